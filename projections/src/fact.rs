@@ -1,0 +1,482 @@
+//! What happened, in the past tense: the one vocabulary of the log.
+//!
+//! Fields are only appended (with `#[serde(default)]`), variants are never renamed: every store ever written
+//! must still be read. A fact names all that a fold needs; it never holds a body or a plain secret, and
+//! never knows who reads it.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, Seq, StoreId};
+use crate::policy::{ErrorClass, ResponsePolicy, Rollout, Schedule, Text};
+use crate::time::{Millis, Timestamp};
+
+/// One fact with its place in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Dense, from 1.
+    pub seq: Seq,
+    /// Never earlier than the entry before.
+    pub at: Timestamp,
+    /// Who caused it.
+    pub actor: Actor,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// Who caused a fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Actor {
+    /// Hooklog itself: the scheduler, a receiver's answer, recovery.
+    Hooklog,
+    /// A caller of the API or the library, by the name of its credential.
+    Api(Text),
+    /// A person at the command line of the host.
+    Cli,
+}
+
+/// A sealed secret: bytes of `hooklog::secrets`, opaque here.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sealed(#[serde(with = "bytes_as_bin")] pub Vec<u8>);
+
+impl core::fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("[sealed]")
+    }
+}
+
+/// What a fact says of bytes that lie beside the log: enough to prove them, not to rebuild them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyRef {
+    /// Bytes.
+    pub len: u32,
+    /// As the producer or the receiver named it.
+    pub content_type: Text,
+    /// SHA-256 over salt ‖ bytes; the salt lies with the bytes, so erasing both leaves nothing to guess.
+    #[serde(with = "bytes_as_array")]
+    pub hash: [u8; 32],
+}
+
+/// A log fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// The store began. Always entry 1.
+    Founded {
+        /// Drawn once; stands in every batch.
+        store: StoreId,
+        /// The key that turns log positions into public ids; also proves the master key at each start.
+        id_key: Sealed,
+    },
+    /// An account was made.
+    AccountCreated {
+        /// Its id.
+        account: AccountId,
+        /// Its settings.
+        settings: AccountSettings,
+        /// Signs `X-Ledger-Signature`.
+        secret: Sealed,
+    },
+    /// An account's settings were replaced.
+    AccountChanged {
+        /// Which.
+        account: AccountId,
+        /// All of them, as they are now.
+        settings: AccountSettings,
+    },
+    /// An endpoint was made.
+    EndpointCreated {
+        /// Its id and owner.
+        key: EndpointKey,
+        /// Its settings.
+        settings: EndpointSettings,
+        /// Its signing keys, newest first.
+        signing: Vec<SigningKey>,
+    },
+    /// An endpoint's settings were replaced; its version goes up by one.
+    EndpointChanged {
+        /// Which.
+        key: EndpointKey,
+        /// All of them, as they are now.
+        settings: EndpointSettings,
+        /// All live signing keys, newest first. A changed host has cut a new one (rule W12).
+        signing: Vec<SigningKey>,
+    },
+    /// A person paused an endpoint: its deliveries are held.
+    EndpointPaused {
+        /// Which.
+        key: EndpointKey,
+        /// As the person put it.
+        reason: Text,
+    },
+    /// An endpoint was disabled: its deliveries are held until a person resumes it.
+    EndpointDisabled {
+        /// Which.
+        key: EndpointKey,
+        /// Why.
+        reason: DisabledReason,
+    },
+    /// A paused or disabled endpoint runs again: what was held drains in order.
+    EndpointResumed {
+        /// Which.
+        key: EndpointKey,
+    },
+    /// An endpoint asked to be left alone until a moment (`Retry-After`).
+    EndpointGated {
+        /// Which.
+        key: EndpointKey,
+        /// No attempt starts before.
+        until: Timestamp,
+    },
+    /// An event was taken in. Its deliveries, if any, are the next `deliveries` entries of the same batch.
+    Accepted {
+        /// Whose.
+        account: AccountId,
+        /// Its id, unique in the account.
+        event: EventId,
+        /// `payment.settled`.
+        event_type: Text,
+        /// What is sent, envelope included.
+        body: BodyRef,
+        /// How many `Enqueued` follow; 0 if no endpoint subscribed.
+        deliveries: u32,
+    },
+    /// An event began its way to an endpoint. The delivery is named by this entry's own position.
+    Enqueued {
+        /// Where to.
+        key: EndpointKey,
+        /// What.
+        event: EventId,
+        /// Where the event was accepted; its body lies under this position.
+        accepted: Seq,
+        /// `payment.settled`.
+        event_type: Text,
+        /// When the first try is due.
+        due_at: Timestamp,
+        /// Overrides the schedule's number of tries.
+        max_tries: Option<u32>,
+    },
+    /// A request is about to leave. Durable before its first byte.
+    Attempted {
+        /// Which delivery.
+        of: Of,
+        /// The due time that this retires.
+        due_at: Timestamp,
+        /// Counts every POST of the delivery, from 1.
+        attempt: u32,
+        /// Counts the tries of this run, from 1: "try 3 of 6".
+        try_number: u32,
+        /// From 1; each replay begins another.
+        run: u32,
+        /// The endpoint's version whose URL and headers are used.
+        endpoint_version: u32,
+        /// The keys that sign it, in the order of the header.
+        signed_with: Vec<KeyId>,
+    },
+    /// The receiver answered with success.
+    Delivered {
+        /// Which delivery.
+        of: Of,
+        /// Its attempt.
+        attempt: u32,
+        /// What came back.
+        response: Response,
+        /// The rule of the response policy that said so.
+        rule: Text,
+    },
+    /// An attempt failed. `Rescheduled` or `Dead` follows in the same batch.
+    Failed {
+        /// Which delivery.
+        of: Of,
+        /// Its attempt.
+        attempt: u32,
+        /// What went wrong.
+        failure: Failure,
+        /// The rule of the response policy that said so.
+        rule: Text,
+        /// Whether it used up a try: an interrupted or unsent one does not.
+        counted: bool,
+    },
+    /// Another try is planned.
+    Rescheduled {
+        /// Which delivery.
+        of: Of,
+        /// When. The jitter is already in it.
+        due_at: Timestamp,
+        /// The due time that this retires, if the delivery was waiting ("retry now").
+        was_due_at: Option<Timestamp>,
+        /// The rule that chose the moment.
+        rule: Text,
+    },
+    /// The delivery was given up.
+    Dead {
+        /// Which delivery.
+        of: Of,
+        /// Why.
+        reason: DeadReason,
+        /// The due time that this retires, if the delivery was waiting.
+        was_due_at: Option<Timestamp>,
+        /// Whether the account's owner is to be told.
+        tell_owner: bool,
+    },
+    /// A person or a program asked for it again: a new run begins at attempt 1 of that run.
+    Replayed {
+        /// Which delivery.
+        of: Of,
+        /// The status it had.
+        was: Ended,
+        /// The new run, from 2.
+        run: u32,
+        /// When its first try is due.
+        due_at: Timestamp,
+        /// As the asker put it.
+        reason: Text,
+    },
+    /// A waiting delivery was called off.
+    Cancelled {
+        /// Which delivery.
+        of: Of,
+        /// The due time that this retires.
+        due_at: Timestamp,
+        /// As the asker put it.
+        reason: Text,
+    },
+    /// The account's owner was told of dead deliveries.
+    OwnerTold {
+        /// Of which endpoint.
+        key: EndpointKey,
+        /// Of which deliveries.
+        deliveries: Vec<Seq>,
+        /// By which way: `notifications`, `log`.
+        channel: Text,
+    },
+}
+
+/// Which delivery a fact is of, and where its story goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Of {
+    /// The owner.
+    pub account: AccountId,
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// Where it was enqueued.
+    pub delivery: Seq,
+    /// Where the fact before this one of the same delivery stands: the whole story is a walk back.
+    pub previous: Seq,
+}
+
+impl Of {
+    /// The delivery's key.
+    pub fn delivery_key(&self) -> DeliveryKey {
+        DeliveryKey { account: self.account, seq: self.delivery }
+    }
+
+    /// The endpoint's key.
+    pub fn endpoint_key(&self) -> EndpointKey {
+        EndpointKey { account: self.account, endpoint: self.endpoint }
+    }
+}
+
+/// What an account is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountSettings {
+    /// As the product calls its customer.
+    pub name: Text,
+    /// Told of dead deliveries.
+    pub owner_email: Option<Text>,
+    /// Overrides the server's.
+    pub schedule: Option<Schedule>,
+    /// Overrides the server's.
+    pub response_policy: Option<ResponsePolicy>,
+    /// Overrides the server's percentage.
+    pub webhook_retries: Rollout,
+}
+
+/// What an endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointSettings {
+    /// Where requests go, as serialised by the URL parser.
+    pub url: Text,
+    /// Which event types it wants: `payment.settled`, `payment.*`, `*`.
+    pub event_types: Vec<Text>,
+    /// A note for people.
+    pub description: Text,
+    /// Overrides the account's.
+    pub schedule: Option<Schedule>,
+    /// Overrides the account's.
+    pub response_policy: Option<ResponsePolicy>,
+    /// Total time-out of one request.
+    pub timeout: Millis,
+    /// At most this many requests at a time.
+    pub in_flight_max: u32,
+    /// Which signatures are sent.
+    pub schemes: Schemes,
+    /// Sent with every request, in this order.
+    pub headers: Vec<(Text, Text)>,
+}
+
+/// Which signatures an endpoint is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schemes {
+    /// `webhook-id`, `webhook-timestamp`, `webhook-signature`.
+    pub standard: bool,
+    /// `X-Ledger-Signature`.
+    pub ledger: bool,
+}
+
+/// One signing key of an endpoint (Standard Webhooks, symmetric).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SigningKey {
+    /// Named in every `Attempted` that it signed.
+    pub id: KeyId,
+    /// 24 to 64 bytes, sealed.
+    pub secret: Sealed,
+    /// Signs no more from then on; `None` while it is the newest.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why Hooklog disabled an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DisabledReason {
+    /// It answered 410.
+    Gone,
+    /// A person said so.
+    Requested(Text),
+}
+
+/// What a receiver answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The kept part of the body; lies under this entry's position.
+    pub body: Option<BodyRef>,
+    /// Whether more was sent than is kept.
+    pub truncated: bool,
+    /// From the moment the attempt was handed out to the end.
+    pub took: Millis,
+    /// The address that was spoken to.
+    pub address: Option<Text>,
+}
+
+/// What went wrong with an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Failure {
+    /// An answer that is not a success.
+    Answered(Response),
+    /// No answer.
+    Error {
+        /// Its kind.
+        class: ErrorClass,
+        /// For people; holds no secret and no query.
+        detail: Text,
+        /// How long it took to fail.
+        took: Millis,
+    },
+}
+
+/// Why a delivery was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadReason {
+    /// All tries are used up.
+    Exhausted,
+    /// The receiver's answer said that trying again is pointless.
+    Refused,
+    /// The account's rollout has no retries.
+    RetriesOff,
+}
+
+/// A status that a replay can start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// It had been given up.
+    Dead,
+    /// It had arrived.
+    Delivered,
+}
+
+impl Fact {
+    /// The delivery that a fact is of, if it is of one. `Enqueued` names itself by its position.
+    pub fn of(&self) -> Option<&Of> {
+        match self {
+            Fact::Attempted { of, .. }
+            | Fact::Delivered { of, .. }
+            | Fact::Failed { of, .. }
+            | Fact::Rescheduled { of, .. }
+            | Fact::Dead { of, .. }
+            | Fact::Replayed { of, .. }
+            | Fact::Cancelled { of, .. } => Some(of),
+            _ => None,
+        }
+    }
+
+    /// The variant's name, as written in the log and shown to people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fact::Founded { .. } => "Founded",
+            Fact::AccountCreated { .. } => "AccountCreated",
+            Fact::AccountChanged { .. } => "AccountChanged",
+            Fact::EndpointCreated { .. } => "EndpointCreated",
+            Fact::EndpointChanged { .. } => "EndpointChanged",
+            Fact::EndpointPaused { .. } => "EndpointPaused",
+            Fact::EndpointDisabled { .. } => "EndpointDisabled",
+            Fact::EndpointResumed { .. } => "EndpointResumed",
+            Fact::EndpointGated { .. } => "EndpointGated",
+            Fact::Accepted { .. } => "Accepted",
+            Fact::Enqueued { .. } => "Enqueued",
+            Fact::Attempted { .. } => "Attempted",
+            Fact::Delivered { .. } => "Delivered",
+            Fact::Failed { .. } => "Failed",
+            Fact::Rescheduled { .. } => "Rescheduled",
+            Fact::Dead { .. } => "Dead",
+            Fact::Replayed { .. } => "Replayed",
+            Fact::Cancelled { .. } => "Cancelled",
+            Fact::OwnerTold { .. } => "OwnerTold",
+        }
+    }
+}
+
+/// Byte strings as one binary value: serde's own `Vec<u8>` is a list of numbers, half as large again.
+pub(crate) mod bytes_as_bin {
+    use alloc::vec::Vec;
+    use core::fmt;
+
+    use serde::de::Visitor;
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Vec<u8>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// Thirty-two bytes as one binary value.
+pub(crate) mod bytes_as_array {
+    use serde::de::Error;
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let bytes = super::bytes_as_bin::deserialize(deserializer)?;
+        let len = bytes.len();
+        bytes.try_into().map_err(|_| D::Error::invalid_length(len, &"32 bytes"))
+    }
+}
