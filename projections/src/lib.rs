@@ -1,11 +1,68 @@
 //! What happened and what is so: the vocabulary of the delivery log and the folds over it.
 //!
-//! No clock, no chance, no disk, no network, no async: given the same entries, the same rows.
+//! No clock, no chance, no disk, no network, no async: given the same entries, the same rows. One fold runs
+//! live, on a rebuild, and on the shadow that a check compares; [`tables::Tables`] is the door to the rows.
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod account;
+pub mod counts;
+pub mod delivery;
+pub mod event;
 pub mod fact;
 pub mod ids;
+pub mod lane;
+pub mod lifecycle;
 pub mod policy;
+pub mod tables;
 pub mod time;
+
+use fact::Entry;
+use tables::{Cadence, Table, Tables};
+
+/// A fold that cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError<E: core::error::Error + 'static> {
+    /// The entry contradicts the log before it.
+    #[error(transparent)]
+    Illegal(#[from] lifecycle::Illegal),
+    /// The rows could not be read or written.
+    #[error("a view's row could not be read or written: {0}")]
+    Rows(E),
+}
+
+/// Folds one entry into every view.
+pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T::Error>> {
+    account::fold(tables, entry).map_err(FoldError::Rows)?;
+    event::fold(tables, entry).map_err(FoldError::Rows)?;
+    delivery::fold(tables, entry)?;
+    fold_settled(tables, entry).map_err(FoldError::Rows)
+}
+
+/// Folds one entry into the settled views alone: what a start does for the entries after the last settling.
+pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
+    counts::fold(tables, entry)?;
+    lane::fold(tables, entry)
+}
+
+/// Every table there is, with its cadence: what a rebuild makes and a check compares.
+pub const TABLES: [(&str, Cadence); 11] = [
+    named::<account::Accounts>(),
+    named::<account::Endpoints>(),
+    named::<event::Events>(),
+    named::<delivery::Deliveries>(),
+    named::<delivery::EndpointHistory>(),
+    named::<delivery::Due>(),
+    named::<delivery::InFlight>(),
+    named::<delivery::Dead>(),
+    named::<delivery::Owed>(),
+    named::<counts::CountsTable>(),
+    named::<lane::Lanes>(),
+];
+
+const fn named<T: Table>() -> (&'static str, Cadence) {
+    (T::NAME, T::CADENCE)
+}

@@ -1,0 +1,125 @@
+//! The accounts and endpoints as they are now. Never knows what was sent to them.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::{AccountSettings, DisabledReason, EndpointSettings, Entry, Fact, Sealed, SigningKey};
+use crate::ids::{AccountId, EndpointKey};
+use crate::policy::Text;
+use crate::tables::{Table, Tables};
+use crate::time::Timestamp;
+
+/// Every account by its id.
+pub struct Accounts;
+
+/// Every endpoint by account and id.
+pub struct Endpoints;
+
+/// An account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its settings.
+    pub settings: AccountSettings,
+    /// Signs `X-Ledger-Signature`.
+    pub secret: Sealed,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Its settings.
+    pub settings: EndpointSettings,
+    /// Its live signing keys, newest first.
+    pub signing: Vec<SigningKey>,
+    /// From 1; up by one with each change.
+    pub version: u32,
+    /// Why nothing is sent to it, if so.
+    pub hold: Option<Hold>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Why an endpoint's deliveries are held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// A person paused it.
+    Paused {
+        /// As the person put it.
+        reason: Text,
+        /// Since when.
+        at: Timestamp,
+    },
+    /// It was disabled.
+    Disabled {
+        /// Why.
+        reason: DisabledReason,
+        /// Since when.
+        at: Timestamp,
+    },
+}
+
+impl Table for Accounts {
+    const NAME: &'static str = "accounts";
+    type Key = AccountId;
+    type Value = Account;
+}
+
+impl Table for Endpoints {
+    const NAME: &'static str = "endpoints";
+    type Key = EndpointKey;
+    type Value = Endpoint;
+}
+
+/// Folds the facts of accounts and endpoints.
+pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
+    match &entry.fact {
+        Fact::AccountCreated { account, settings, secret } => tables.put::<Accounts>(
+            account,
+            &Account { settings: settings.clone(), secret: secret.clone(), created_at: entry.at },
+        ),
+        Fact::AccountChanged { account, settings } => match tables.get::<Accounts>(account)? {
+            Some(row) => tables.put::<Accounts>(account, &Account { settings: settings.clone(), ..row }),
+            None => Ok(()),
+        },
+        Fact::EndpointCreated { key, settings, signing } => tables.put::<Endpoints>(
+            key,
+            &Endpoint {
+                settings: settings.clone(),
+                signing: signing.clone(),
+                version: 1,
+                hold: None,
+                created_at: entry.at,
+            },
+        ),
+        Fact::EndpointChanged { key, settings, signing } => change(tables, key, |row| {
+            row.settings = settings.clone();
+            row.signing = signing.clone();
+            row.version += 1;
+        }),
+        Fact::EndpointPaused { key, reason } => change(tables, key, |row| {
+            row.hold = Some(Hold::Paused { reason: reason.clone(), at: entry.at });
+        }),
+        Fact::EndpointDisabled { key, reason } => change(tables, key, |row| {
+            row.hold = Some(Hold::Disabled { reason: reason.clone(), at: entry.at });
+        }),
+        Fact::EndpointResumed { key } => change(tables, key, |row| row.hold = None),
+        _ => Ok(()),
+    }
+}
+
+fn change<T: Tables>(
+    tables: &mut T,
+    key: &EndpointKey,
+    edit: impl FnOnce(&mut Endpoint),
+) -> Result<(), T::Error> {
+    match tables.get::<Endpoints>(key)? {
+        Some(mut row) => {
+            edit(&mut row);
+            tables.put::<Endpoints>(key, &row)
+        }
+        None => Ok(()),
+    }
+}

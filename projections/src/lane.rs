@@ -1,0 +1,80 @@
+//! How each endpoint fares: what waits for it, its gate, and since when it has only failed.
+//!
+//! A row with something waiting is the endpoint's wake entry: the scheduler finds all work through these
+//! rows, and a pause touches none of what waits. Settled: folds from the entry alone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::{Entry, Fact, Failure};
+use crate::ids::EndpointKey;
+use crate::tables::{Cadence, Table, Tables};
+use crate::time::Timestamp;
+
+/// The lanes by endpoint.
+pub struct Lanes;
+
+/// An endpoint's traffic as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lane {
+    /// Deliveries that wait.
+    pub waiting: u64,
+    /// Deliveries with a request out.
+    pub in_flight: u64,
+    /// No attempt starts before (`Retry-After`).
+    pub gate_until: Timestamp,
+    /// The first failure since the last success.
+    pub failing_since: Option<Timestamp>,
+    /// Failures since the last success.
+    pub failures: u64,
+    /// Whether the last finished attempt timed out: such endpoints share a part of the permits.
+    pub timed_out: bool,
+}
+
+impl Table for Lanes {
+    const NAME: &'static str = "lanes";
+    const CADENCE: Cadence = Cadence::Settled;
+    type Key = EndpointKey;
+    type Value = Lane;
+}
+
+/// Folds whatever an endpoint's traffic shows.
+pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
+    let key = match &entry.fact {
+        Fact::Enqueued { key, .. } | Fact::EndpointGated { key, .. } => *key,
+        fact => match fact.of() {
+            Some(of) => of.endpoint_key(),
+            None => return Ok(()),
+        },
+    };
+    let before = tables.get::<Lanes>(&key)?.unwrap_or_default();
+    let mut lane = before;
+    match &entry.fact {
+        Fact::Enqueued { .. } | Fact::Replayed { .. } => lane.waiting += 1,
+        Fact::EndpointGated { until, .. } => lane.gate_until = lane.gate_until.max(*until),
+        Fact::Attempted { .. } => {
+            lane.waiting = lane.waiting.wrapping_sub(1);
+            lane.in_flight += 1;
+        }
+        Fact::Delivered { .. } => {
+            lane.in_flight = lane.in_flight.wrapping_sub(1);
+            lane.failing_since = None;
+            lane.failures = 0;
+            lane.timed_out = false;
+        }
+        Fact::Failed { counted, failure, .. } => {
+            lane.in_flight = lane.in_flight.wrapping_sub(1);
+            if *counted {
+                lane.failures += 1;
+                lane.failing_since = lane.failing_since.or(Some(entry.at));
+                lane.timed_out =
+                    matches!(failure, Failure::Error { class: crate::policy::ErrorClass::Timeout, .. });
+            }
+        }
+        Fact::Rescheduled { was_due_at: None, .. } => lane.waiting += 1,
+        Fact::Dead { was_due_at: Some(_), .. } | Fact::Cancelled { .. } => {
+            lane.waiting = lane.waiting.wrapping_sub(1);
+        }
+        _ => {}
+    }
+    if lane == before { Ok(()) } else { tables.put::<Lanes>(&key, &lane) }
+}

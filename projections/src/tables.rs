@@ -1,0 +1,187 @@
+//! What a view is made of: keyed tables, their key bytes, and the small door through which folds write them.
+//!
+//! Never knows where rows are kept: on disk, in memory, or in a shadow that is only compared.
+
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use crate::time::Timestamp;
+
+/// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
+pub const FOLDS_VERSION: u32 = 1;
+
+/// One keyed table of a view.
+pub trait Table {
+    /// Stable; names the keyspace.
+    const NAME: &'static str;
+    /// When its rows reach the disk.
+    const CADENCE: Cadence = Cadence::EveryBatch;
+    /// What its rows are found by.
+    type Key: Key;
+    /// What a row holds.
+    type Value: Serialize + DeserializeOwned;
+}
+
+/// When the rows of a table reach the disk. Both are exact; they differ in the cost of a row that nearly
+/// every entry rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cadence {
+    /// With the batch that changed them.
+    EveryBatch,
+    /// Kept in memory and written every few thousand entries; after a crash the entries since then are
+    /// folded again. Such a fold may look at nothing but the entry and its own table.
+    Settled,
+}
+
+/// A key and its bytes; the order of the bytes is the order of the table.
+pub trait Key: Sized {
+    /// Appends the bytes.
+    fn write(&self, out: &mut Vec<u8>);
+    /// Reads all of `bytes`; `None` if they are no key of this table.
+    fn read(bytes: &[u8]) -> Option<Self>;
+
+    /// The bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(56);
+        self.write(&mut out);
+        out
+    }
+}
+
+/// The door to the rows. A get sees every put and delete made before it.
+pub trait Tables {
+    /// What can go wrong below.
+    type Error: core::error::Error + Send + Sync + 'static;
+    /// The row, if there is one.
+    fn get<T: Table>(&mut self, key: &T::Key) -> Result<Option<T::Value>, Self::Error>;
+    /// Makes or replaces the row.
+    fn put<T: Table>(&mut self, key: &T::Key, value: &T::Value) -> Result<(), Self::Error>;
+    /// Removes the row, if there is one.
+    fn delete<T: Table>(&mut self, key: &T::Key) -> Result<(), Self::Error>;
+}
+
+/// A due key: what waits at an endpoint, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DueKey {
+    /// Where.
+    pub endpoint: EndpointKey,
+    /// When the next try may start.
+    pub due_at: Timestamp,
+    /// Which delivery.
+    pub delivery: Seq,
+}
+
+/// A delivery under its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointDelivery {
+    /// Where.
+    pub endpoint: EndpointKey,
+    /// Which.
+    pub delivery: Seq,
+}
+
+fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<N>()?;
+    Some((*head, rest))
+}
+
+fn account(bytes: &[u8]) -> Option<(AccountId, &[u8])> {
+    let (id, rest) = take::<16>(bytes)?;
+    Some((AccountId(u128::from_be_bytes(id)), rest))
+}
+
+fn endpoint(bytes: &[u8]) -> Option<(EndpointKey, &[u8])> {
+    let (account, rest) = account(bytes)?;
+    let (id, rest) = take::<16>(rest)?;
+    Some((EndpointKey { account, endpoint: EndpointId(u128::from_be_bytes(id)) }, rest))
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (value, rest) = take::<8>(bytes)?;
+    Some((u64::from_be_bytes(value), rest))
+}
+
+fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
+    rest.is_empty().then_some(value)
+}
+
+impl Key for AccountId {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.to_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        account(bytes).and_then(whole)
+    }
+}
+
+/// `None` is the whole store, and sorts before every account.
+impl Key for Option<AccountId> {
+    fn write(&self, out: &mut Vec<u8>) {
+        if let Some(account) = self {
+            account.write(out);
+        }
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() { Some(None) } else { AccountId::read(bytes).map(Some) }
+    }
+}
+
+impl Key for EndpointKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.account.write(out);
+        out.extend(self.endpoint.to_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        endpoint(bytes).and_then(whole)
+    }
+}
+
+impl Key for DeliveryKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.account.write(out);
+        out.extend(self.seq.0.to_be_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, rest) = account(bytes)?;
+        number(rest).and_then(whole).map(|seq| DeliveryKey { account, seq: Seq(seq) })
+    }
+}
+
+impl Key for (AccountId, EventId) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        out.extend(self.1.as_str().as_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, rest) = account(bytes)?;
+        Some((account, core::str::from_utf8(rest).ok()?.parse().ok()?))
+    }
+}
+
+impl Key for DueKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.endpoint.write(out);
+        out.extend(self.due_at.0.to_be_bytes());
+        out.extend(self.delivery.0.to_be_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (endpoint, rest) = endpoint(bytes)?;
+        let (due_at, rest) = number(rest)?;
+        let delivery = number(rest).and_then(whole)?;
+        Some(DueKey { endpoint, due_at: Timestamp(due_at), delivery: Seq(delivery) })
+    }
+}
+
+impl Key for EndpointDelivery {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.endpoint.write(out);
+        out.extend(self.delivery.0.to_be_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (endpoint, rest) = endpoint(bytes)?;
+        number(rest).and_then(whole).map(|seq| EndpointDelivery { endpoint, delivery: Seq(seq) })
+    }
+}
