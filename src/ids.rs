@@ -1,0 +1,117 @@
+//! Public ids: how a position in the log becomes a `dlv_…`, and back, without an index.
+//!
+//! The id is shaped like a UUIDv7: the moment it was made, then the partition and the position, encrypted
+//! with a key of the store (a four-round Feistel network over HMAC-SHA256). So ids sort by time, leak no
+//! counts, are unique over partitions, and cost no key in the store. Never knows what lies at a position.
+
+use hmac::{Hmac, KeyInit, Mac};
+use hooklog_projections::ids::{DeliveryId, Seq};
+use hooklog_projections::time::Timestamp;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::clock::Chance;
+
+const ROUNDS: u8 = 4;
+const HALF_BITS: u32 = 31;
+const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
+const MOMENT_BITS: u32 = 48;
+
+/// Turns positions into ids and back. One a store, for as long as the store lives.
+pub struct IdCodec {
+    key: Zeroizing<[u8; 32]>,
+    partition: u16,
+}
+
+impl IdCodec {
+    /// The codec of a store's id key. `partition` is below 4,096.
+    pub fn new(key: [u8; 32], partition: u16) -> IdCodec {
+        IdCodec { key: Zeroizing::new(key), partition: partition & 0xfff }
+    }
+
+    /// The id of the delivery that was enqueued at `seq` at the moment `at`.
+    pub fn delivery_id(&self, seq: Seq, at: Timestamp) -> DeliveryId {
+        let moment = at.0 & ((1 << MOMENT_BITS) - 1);
+        let mut left = (seq.0 >> HALF_BITS) & HALF_MASK;
+        let mut right = seq.0 & HALF_MASK;
+        for round in 0..ROUNDS {
+            (left, right) = (right, left ^ (self.round(round, moment, right) & HALF_MASK));
+        }
+        let position = (left << HALF_BITS) | right;
+        let partition = u64::from(self.partition) ^ (self.round(ROUNDS, moment, position) & 0xfff);
+        DeliveryId(
+            u128::from(moment) << 80
+                | 0x7 << 76
+                | u128::from(partition) << 64
+                | 0b10 << 62
+                | u128::from(position),
+        )
+    }
+
+    /// The position and moment in an id; `None` if this store's partition cannot have made it. A caller must
+    /// still look whether a delivery was enqueued there at that moment.
+    pub fn delivery_seq(&self, id: DeliveryId) -> Option<(Seq, Timestamp)> {
+        if (id.0 >> 76) & 0xf != 7 || (id.0 >> 62) & 0b11 != 0b10 {
+            return None;
+        }
+        let moment = (id.0 >> 80) as u64;
+        let position = id.0 as u64 & ((1 << (2 * HALF_BITS)) - 1);
+        let partition = ((id.0 >> 64) as u64 & 0xfff) ^ (self.round(ROUNDS, moment, position) & 0xfff);
+        if partition != u64::from(self.partition) {
+            return None;
+        }
+        let (mut left, mut right) = (position >> HALF_BITS, position & HALF_MASK);
+        for round in (0..ROUNDS).rev() {
+            (left, right) = (right ^ (self.round(round, moment, left) & HALF_MASK), left);
+        }
+        Some((Seq((left << HALF_BITS) | right), Timestamp(moment)))
+    }
+
+    fn round(&self, round: u8, moment: u64, half: u64) -> u64 {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key[..]).expect("a key of any length will do");
+        mac.update(&[round]);
+        mac.update(&moment.to_be_bytes());
+        mac.update(&half.to_be_bytes());
+        let out = mac.finalize().into_bytes();
+        u64::from_be_bytes(out[..8].try_into().expect("there are 32"))
+    }
+}
+
+/// A new UUIDv7-shaped number: the moment, then chance.
+pub fn drawn(at: Timestamp, chance: &mut dyn Chance) -> u128 {
+    let mut random = [0; 10];
+    chance.fill(&mut random);
+    uuid::Builder::from_unix_timestamp_millis(at.0, &random).into_uuid().as_u128()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_position_comes_back(seq in 0u64..1 << 62, at in 0u64..1 << 48, partition in 0u16..4096) {
+            let codec = IdCodec::new([7; 32], partition);
+            let id = codec.delivery_id(Seq(seq), Timestamp(at));
+            prop_assert_eq!(codec.delivery_seq(id), Some((Seq(seq), Timestamp(at))));
+            prop_assert_eq!(uuid::Uuid::from_u128(id.0).get_version_num(), 7);
+        }
+
+        #[test]
+        fn any_number_is_read_without_harm(id: u128) {
+            let _ = IdCodec::new([7; 32], 0).delivery_seq(DeliveryId(id));
+        }
+    }
+
+    #[test]
+    fn neighbours_and_other_stores_look_unrelated() {
+        let (ours, theirs) = (IdCodec::new([7; 32], 0), IdCodec::new([8; 32], 0));
+        let at = Timestamp(1_768_471_200_000);
+        let ids: Vec<_> = (1..=3).map(|seq| ours.delivery_id(Seq(seq), at).to_string()).collect();
+        insta::assert_snapshot!(ids.join("\n"), @"");
+        let foreign = theirs.delivery_id(Seq(1), at);
+        assert_ne!(ours.delivery_seq(foreign), Some((Seq(1), at)));
+    }
+}

@@ -1,0 +1,313 @@
+//! What to send next, within all limits: fair turns between endpoints, oldest first within each.
+//!
+//! Sans-I/O: told what waits (`handle_*`), asked what to do (`poll`, `next_wake`); the moment is an argument.
+//! Holds only what is about to be sent: a page of each endpoint's due entries, the rest stays on disk. Losing
+//! all of it changes no action. Never knows a log, a view's row, HTTP, or why a delivery waits.
+
+pub mod retry;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use hooklog_projections::ids::{EndpointKey, Seq};
+use hooklog_projections::time::Timestamp;
+
+pub use retry::RetryPolicy;
+
+/// Due entries of one endpoint that are held in memory: enough to fill its permits many times between two
+/// reads, and 100,000 endpoints with full pages stay below 1 GiB.
+pub const PAGE: usize = 256;
+
+/// What waits at an endpoint, in the order in which it is sent.
+pub type DueEntry = (Timestamp, Seq);
+
+/// Process-wide limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests out at a time, over all endpoints.
+    pub in_flight_max: usize,
+}
+
+/// An endpoint's own limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLimits {
+    /// Requests out at a time.
+    pub in_flight_max: u32,
+    /// Paused or disabled: nothing is sent.
+    pub held: bool,
+    /// Nothing is sent before.
+    pub gate_until: Timestamp,
+    /// Its last attempt timed out: one permit, from the shared half.
+    pub slow: bool,
+}
+
+/// An attempt to make now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Where.
+    pub endpoint: EndpointKey,
+    /// Which delivery.
+    pub delivery: Seq,
+    /// The due time that it retires.
+    pub due_at: Timestamp,
+}
+
+/// Reads due entries of an endpoint after `after`, oldest first, at most `limit`.
+pub trait DueSource {
+    /// What can go wrong below.
+    type Error;
+    /// The entries. Fewer than `limit` means that there are no more.
+    fn due_after(
+        &mut self,
+        endpoint: EndpointKey,
+        after: DueEntry,
+        limit: usize,
+    ) -> Result<Vec<DueEntry>, Self::Error>;
+}
+
+/// The scheduler of one partition.
+pub struct Scheduler {
+    limits: Limits,
+    lanes: HashMap<EndpointKey, Lane>,
+    /// Endpoints that can probably run now, in turn.
+    ring: VecDeque<EndpointKey>,
+    /// When to look at an endpoint again.
+    timers: BTreeSet<(Timestamp, EndpointKey)>,
+    in_flight: usize,
+    slow_in_flight: usize,
+}
+
+struct Lane {
+    limits: LaneLimits,
+    /// All that waits up to `horizon`.
+    page: BTreeSet<DueEntry>,
+    /// What lies behind it is on disk only; `None` if the page is all there is.
+    horizon: Option<DueEntry>,
+    in_flight: u32,
+    /// Of these, how many took a permit of the shared half.
+    slow_in_flight: u32,
+    in_ring: bool,
+    timer: Option<Timestamp>,
+}
+
+/// What an endpoint can do.
+enum Ready {
+    /// Send, or read more of what waits.
+    Now,
+    /// Look again at a moment.
+    At(Timestamp),
+    /// Wait for a permit, a resume, or work.
+    Not,
+}
+
+impl Lane {
+    fn ready(&self, now: Timestamp) -> Ready {
+        let permits = if self.limits.slow { 1 } else { self.limits.in_flight_max };
+        if self.limits.held || self.in_flight >= permits {
+            return Ready::Not;
+        }
+        let due = match (self.page.first(), self.horizon) {
+            (Some((due_at, _)), _) => *due_at,
+            (None, Some(_)) => now,
+            (None, None) => return Ready::Not,
+        };
+        let at = due.max(self.limits.gate_until);
+        if at <= now { Ready::Now } else { Ready::At(at) }
+    }
+
+    fn idle(&self) -> bool {
+        self.page.is_empty() && self.horizon.is_none() && self.in_flight == 0
+    }
+}
+
+impl Scheduler {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler {
+            limits,
+            lanes: HashMap::new(),
+            ring: VecDeque::new(),
+            timers: BTreeSet::new(),
+            in_flight: 0,
+            slow_in_flight: 0,
+        }
+    }
+
+    /// Requests out.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Something lies in wait on disk for an endpoint, nobody knows what: a start.
+    pub fn handle_backlog(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) {
+        let lane = self.lane(endpoint, limits);
+        lane.page.clear();
+        lane.horizon = Some((Timestamp(0), Seq(0)));
+        self.arm(endpoint, now);
+    }
+
+    /// A delivery waits.
+    pub fn handle_waiting(
+        &mut self,
+        endpoint: EndpointKey,
+        limits: LaneLimits,
+        entry: DueEntry,
+        now: Timestamp,
+    ) {
+        let lane = self.lane(endpoint, limits);
+        if lane.horizon.is_none_or(|horizon| entry <= horizon) {
+            lane.page.insert(entry);
+            if lane.page.len() > PAGE {
+                lane.page.pop_last();
+                lane.horizon = lane.page.last().copied();
+            }
+        }
+        self.arm(endpoint, now);
+    }
+
+    /// A delivery waits no more, for another reason than [`Scheduler::poll`].
+    pub fn handle_gone(&mut self, endpoint: EndpointKey, entry: DueEntry, now: Timestamp) {
+        if let Some(lane) = self.lanes.get_mut(&endpoint) {
+            lane.page.remove(&entry);
+            self.arm(endpoint, now);
+        }
+    }
+
+    /// An endpoint's limits changed.
+    pub fn handle_limits(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) {
+        if let Some(lane) = self.lanes.get_mut(&endpoint) {
+            lane.limits = limits;
+            self.arm(endpoint, now);
+        }
+    }
+
+    /// An attempt is over.
+    pub fn handle_ended(&mut self, endpoint: EndpointKey, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
+        lane.in_flight = lane.in_flight.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if lane.slow_in_flight > 0 {
+            lane.slow_in_flight -= 1;
+            self.slow_in_flight -= 1;
+        }
+        self.arm(endpoint, now);
+    }
+
+    /// Takes a permit for a delivery that is only now being enqueued, if it may leave at once: nothing waits
+    /// before it, its endpoint may run, and there is room for all others that are ready. Given back with
+    /// [`Scheduler::handle_ended`].
+    pub fn reserve(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) -> bool {
+        if self.in_flight + self.ring.len() >= self.limits.in_flight_max || limits.slow {
+            return false;
+        }
+        let lane = self.lane(endpoint, limits);
+        let free = !limits.held && limits.gate_until <= now && lane.in_flight < limits.in_flight_max;
+        let fits = free && lane.page.is_empty() && lane.horizon.is_none();
+        if fits {
+            lane.in_flight += 1;
+            self.in_flight += 1;
+        } else {
+            self.arm(endpoint, now);
+        }
+        fits
+    }
+
+    /// The next attempt to make now, if any.
+    pub fn poll<S: DueSource>(&mut self, now: Timestamp, source: &mut S) -> Result<Option<Start>, S::Error> {
+        while let Some((at, endpoint)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, endpoint));
+            if let Some(lane) = self.lanes.get_mut(&endpoint) {
+                lane.timer = None;
+            }
+            self.arm(endpoint, now);
+        }
+        // Each endpoint in the ring is looked at once at most: those that wait for the shared half stay in it.
+        for _ in 0..self.ring.len() {
+            if self.in_flight >= self.limits.in_flight_max {
+                return Ok(None);
+            }
+            let Some(endpoint) = self.ring.pop_front() else { return Ok(None) };
+            let Some(lane) = self.lanes.get_mut(&endpoint) else { continue };
+            lane.in_ring = false;
+            if !matches!(lane.ready(now), Ready::Now) {
+                self.arm(endpoint, now);
+                continue;
+            }
+            if lane.limits.slow && self.slow_in_flight >= self.limits.in_flight_max.div_ceil(2) {
+                lane.in_ring = true;
+                self.ring.push_back(endpoint);
+                continue;
+            }
+            if lane.page.is_empty()
+                && let Some(after) = lane.horizon
+            {
+                let more = source.due_after(endpoint, after, PAGE)?;
+                lane.horizon = if more.len() < PAGE { None } else { more.last().copied() };
+                lane.page.extend(more);
+            }
+            let Some(first) = lane.page.first().copied().filter(|(due_at, _)| *due_at <= now) else {
+                self.arm(endpoint, now);
+                continue;
+            };
+            lane.page.remove(&first);
+            lane.in_flight += 1;
+            self.in_flight += 1;
+            if lane.limits.slow {
+                lane.slow_in_flight += 1;
+                self.slow_in_flight += 1;
+            }
+            self.arm(endpoint, now);
+            return Ok(Some(Start { endpoint, delivery: first.1, due_at: first.0 }));
+        }
+        Ok(None)
+    }
+
+    /// When to poll again, if nothing happens before. `None`: only when something happens.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn lane(&mut self, endpoint: EndpointKey, limits: LaneLimits) -> &mut Lane {
+        let lane = self.lanes.entry(endpoint).or_insert_with(|| Lane {
+            limits,
+            page: BTreeSet::new(),
+            horizon: None,
+            in_flight: 0,
+            slow_in_flight: 0,
+            in_ring: false,
+            timer: None,
+        });
+        lane.limits = limits;
+        lane
+    }
+
+    /// Puts an endpoint where it belongs: in the ring, on a timer, or out of memory.
+    fn arm(&mut self, endpoint: EndpointKey, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
+        let timer = match lane.ready(now) {
+            Ready::Now => {
+                if !lane.in_ring {
+                    lane.in_ring = true;
+                    self.ring.push_back(endpoint);
+                }
+                None
+            }
+            Ready::At(at) => Some(at),
+            Ready::Not => None,
+        };
+        if lane.timer != timer {
+            if let Some(at) = lane.timer {
+                self.timers.remove(&(at, endpoint));
+            }
+            if let Some(at) = timer {
+                self.timers.insert((at, endpoint));
+            }
+            lane.timer = timer;
+        }
+        if lane.idle() && !lane.in_ring && lane.timer.is_none() {
+            self.lanes.remove(&endpoint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
