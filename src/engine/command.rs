@@ -1,0 +1,278 @@
+//! What may be asked of the engine, what it answers, and why it refuses. Never knows HTTP or a command line.
+
+use hooklog_projections::fact::{AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::lifecycle::Status;
+use hooklog_projections::policy::Text;
+use hooklog_projections::time::Timestamp;
+
+use crate::log::Body;
+
+/// The most endpoints that one event goes to: a fan-out is one batch and never split.
+pub const FAN_OUT_MAX: usize = 100;
+/// The most endpoints of an account.
+pub const ENDPOINTS_MAX: usize = 1_000;
+
+/// A wish. Ids of new things are drawn by whoever asks, so that an unanswered wish can be asked again.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Make an account.
+    CreateAccount {
+        /// Its id.
+        account: AccountId,
+        /// Its settings.
+        settings: AccountSettings,
+        /// Its webhook secret.
+        secret: Sealed,
+    },
+    /// Replace an account's settings.
+    ChangeAccount {
+        /// Which.
+        account: AccountId,
+        /// All of them.
+        settings: AccountSettings,
+    },
+    /// Make an endpoint.
+    CreateEndpoint {
+        /// Its id and owner.
+        key: EndpointKey,
+        /// Its settings.
+        settings: EndpointSettings,
+        /// Its signing keys.
+        signing: Vec<SigningKey>,
+    },
+    /// Replace an endpoint's settings and keys, if it is still of a version.
+    ChangeEndpoint {
+        /// Which.
+        key: EndpointKey,
+        /// The version that the change was made from.
+        version: u32,
+        /// All of them.
+        settings: EndpointSettings,
+        /// All of them.
+        signing: Vec<SigningKey>,
+    },
+    /// Hold an endpoint's deliveries.
+    PauseEndpoint {
+        /// Which.
+        key: EndpointKey,
+        /// For people.
+        reason: Text,
+    },
+    /// Hold an endpoint's deliveries, as by Hooklog.
+    DisableEndpoint {
+        /// Which.
+        key: EndpointKey,
+        /// Why.
+        reason: DisabledReason,
+    },
+    /// Let what is held go.
+    ResumeEndpoint {
+        /// Which.
+        key: EndpointKey,
+    },
+    /// Take in an event.
+    Enqueue(Box<Enqueue>),
+    /// Send an event's ended deliveries again.
+    ReplayEvent {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        event: EventId,
+        /// Which of its deliveries.
+        scope: Scope,
+        /// For people.
+        reason: Text,
+    },
+    /// Send one ended delivery again.
+    ReplayDelivery {
+        /// Which.
+        delivery: DeliveryKey,
+        /// Whether a delivered one too.
+        scope: Scope,
+        /// For people.
+        reason: Text,
+    },
+    /// Try a waiting delivery at once; replaces its planned try.
+    RetryNow {
+        /// Which.
+        delivery: DeliveryKey,
+    },
+    /// Call a waiting delivery off.
+    Cancel {
+        /// Which.
+        delivery: DeliveryKey,
+        /// For people.
+        reason: Text,
+    },
+    /// The owner of an endpoint was told of dead deliveries.
+    OwnerTold {
+        /// Of which endpoint.
+        key: EndpointKey,
+        /// Which.
+        deliveries: Vec<Seq>,
+        /// By which way.
+        channel: Text,
+    },
+}
+
+/// An event to take in.
+#[derive(Clone, Debug)]
+pub struct Enqueue {
+    /// Whose.
+    pub account: AccountId,
+    /// The caller's own id, or a drawn one.
+    pub event: EventId,
+    /// `payment.settled`.
+    pub event_type: Text,
+    /// The bytes that are sent, with their salt.
+    pub body: Body,
+    /// Length, type and hash of them.
+    pub body_ref: BodyRef,
+    /// Whether they are UTF-8; others only go where Standard Webhooks signatures are off.
+    pub utf8: bool,
+    /// Not before; at once if absent.
+    pub deliver_at: Option<Timestamp>,
+    /// Overrides the schedule's number of tries.
+    pub max_tries: Option<u32>,
+    /// To this endpoint only, whatever it subscribed to.
+    pub endpoint: Option<EndpointId>,
+}
+
+/// Which deliveries a replay takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Dead ones.
+    Dead,
+    /// Dead and delivered ones.
+    All,
+}
+
+/// What was done. Durable when it is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// An account, an endpoint, or a told owner: nothing more to say.
+    Done,
+    /// An endpoint's version now.
+    Endpoint {
+        /// From 1.
+        version: u32,
+    },
+    /// An event.
+    Accepted {
+        /// Where.
+        accepted: Seq,
+        /// When.
+        at: Timestamp,
+        /// Its deliveries; empty if no endpoint subscribed.
+        deliveries: Vec<Seq>,
+        /// The same event had been taken in before; nothing was done now.
+        duplicate: bool,
+    },
+    /// Deliveries that start again.
+    Replayed {
+        /// Which.
+        deliveries: Vec<DeliveryKey>,
+    },
+}
+
+/// Why nothing was done. Every text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// No such account.
+    #[error("there is no such account")]
+    UnknownAccount,
+    /// An account of that id exists.
+    #[error("the account exists already")]
+    AccountExists,
+    /// No such endpoint in the account.
+    #[error("there is no such endpoint")]
+    UnknownEndpoint,
+    /// No such event in the account.
+    #[error("there is no such event")]
+    UnknownEvent,
+    /// No such delivery in the account.
+    #[error("there is no such delivery")]
+    UnknownDelivery,
+    /// The event id was used for other content.
+    #[error(
+        "the event id was used before for other content; ids are unique in an account: send the same bytes, \
+         or a new id"
+    )]
+    EventIdReused,
+    /// The event goes to too many endpoints.
+    #[error("{matching} endpoints want this event and {FAN_OUT_MAX} is the most; narrow their event types")]
+    FanOutTooWide {
+        /// How many want it.
+        matching: usize,
+    },
+    /// The account is full.
+    #[error("the account has {ENDPOINTS_MAX} endpoints, which is the most")]
+    TooManyEndpoints,
+    /// Standard Webhooks signatures cannot cover a body that is not UTF-8 (rule W4).
+    #[error(
+        "the body is not UTF-8 and {endpoint} is sent Standard Webhooks signatures, which cannot be verified \
+         over it; switch that signature off for the endpoint, or send text"
+    )]
+    NotUtf8 {
+        /// The endpoint in the way.
+        endpoint: EndpointId,
+    },
+    /// The endpoint was changed meanwhile.
+    #[error("the endpoint is now of version {version}; read it again and repeat the change")]
+    VersionConflict {
+        /// The version now.
+        version: u32,
+    },
+    /// A pause of a held endpoint, or a resume of a running one.
+    #[error("the endpoint is {state} already")]
+    AlreadySo {
+        /// As it is.
+        state: &'static str,
+    },
+    /// Nothing to replay.
+    #[error("{}", nothing_to_replay(.statuses))]
+    NothingToReplay {
+        /// What its deliveries are instead.
+        statuses: Vec<Status>,
+    },
+    /// Only a waiting delivery can be hurried or called off.
+    #[error("the delivery is {}; only a pending one can be {wish}", .status.as_str())]
+    NotPending {
+        /// As it is.
+        status: Status,
+        /// What was wished.
+        wish: &'static str,
+    },
+    /// The disk is nearly full.
+    #[error("the disk is nearly full: events are not taken in until space is freed")]
+    NoRoom,
+    /// The server is stopping.
+    #[error("the server is stopping; send this again in a moment")]
+    Draining,
+    /// The write failed: nobody knows whether it was done.
+    #[error(
+        "the write failed and its outcome is unknown; send this again with the same id once the server runs"
+    )]
+    OutcomeUnknown,
+}
+
+fn nothing_to_replay(statuses: &[Status]) -> String {
+    if statuses.is_empty() {
+        return "no endpoint was subscribed to this event, so there is nothing to replay".into();
+    }
+    let words: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();
+    let hint = if statuses.contains(&Status::Pending) {
+        "use retry-now to try a pending one at once"
+    } else if statuses.contains(&Status::InFlight) {
+        "wait for the attempt in flight"
+    } else {
+        "use scope=all to send delivered ones again"
+    };
+    format!("nothing is dead here ({}); {hint}", words.join(", "))
+}
+
+/// What a fact says of a body: length, type and salted hash.
+pub fn body_ref(body: &Body, content_type: &str) -> BodyRef {
+    BodyRef { len: body.bytes.len() as u32, content_type: content_type.into(), hash: body.hash() }
+}

@@ -1,0 +1,121 @@
+//! Accounts and endpoints: made, changed, held and let go.
+
+use hooklog_projections::account::Hold;
+use hooklog_projections::fact::{
+    AccountSettings, Actor, DisabledReason, EndpointSettings, Fact, Sealed, SigningKey,
+};
+use hooklog_projections::ids::{AccountId, EndpointKey};
+use hooklog_projections::policy::Text;
+
+use super::command::{Answer, ENDPOINTS_MAX, Rejection};
+use super::{Decision, Engine};
+
+impl Engine {
+    pub(super) fn create_account(
+        &mut self,
+        actor: Actor,
+        account: AccountId,
+        settings: AccountSettings,
+        secret: Sealed,
+    ) -> Decision<Answer> {
+        if self.account(account)?.is_some() {
+            return Ok(Err(Rejection::AccountExists));
+        }
+        self.record(actor, Fact::AccountCreated { account, settings, secret })?;
+        Ok(Ok(Answer::Done))
+    }
+
+    pub(super) fn change_account(
+        &mut self,
+        actor: Actor,
+        account: AccountId,
+        settings: AccountSettings,
+    ) -> Decision<Answer> {
+        if self.account(account)?.is_none() {
+            return Ok(Err(Rejection::UnknownAccount));
+        }
+        self.record(actor, Fact::AccountChanged { account, settings })?;
+        Ok(Ok(Answer::Done))
+    }
+
+    pub(super) fn create_endpoint(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        settings: EndpointSettings,
+        signing: Vec<SigningKey>,
+    ) -> Decision<Answer> {
+        let Some(account) = self.account(key.account)? else {
+            return Ok(Err(Rejection::UnknownAccount));
+        };
+        if account.endpoints.len() >= ENDPOINTS_MAX {
+            return Ok(Err(Rejection::TooManyEndpoints));
+        }
+        self.record(actor, Fact::EndpointCreated { key, settings, signing })?;
+        Ok(Ok(Answer::Endpoint { version: 1 }))
+    }
+
+    pub(super) fn change_endpoint(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        version: u32,
+        settings: EndpointSettings,
+        signing: Vec<SigningKey>,
+    ) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        if endpoint.version != version {
+            return Ok(Err(Rejection::VersionConflict { version: endpoint.version }));
+        }
+        self.record(actor, Fact::EndpointChanged { key, settings, signing })?;
+        self.relimit(key)?;
+        Ok(Ok(Answer::Endpoint { version: version + 1 }))
+    }
+
+    pub(super) fn pause_endpoint(&mut self, actor: Actor, key: EndpointKey, reason: Text) -> Decision<Answer> {
+        self.hold(actor, key, Fact::EndpointPaused { key, reason })
+    }
+
+    pub(super) fn disable_endpoint(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        reason: DisabledReason,
+    ) -> Decision<Answer> {
+        self.hold(actor, key, Fact::EndpointDisabled { key, reason })
+    }
+
+    fn hold(&mut self, actor: Actor, key: EndpointKey, fact: Fact) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        if let Some(hold) = &endpoint.hold {
+            return Ok(Err(Rejection::AlreadySo { state: hold_word(hold) }));
+        }
+        self.record(actor, fact)?;
+        self.relimit(key)?;
+        Ok(Ok(Answer::Endpoint { version: endpoint.version }))
+    }
+
+    pub(super) fn resume_endpoint(&mut self, actor: Actor, key: EndpointKey) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        if endpoint.hold.is_none() {
+            return Ok(Err(Rejection::AlreadySo { state: "active" }));
+        }
+        self.record(actor, Fact::EndpointResumed { key })?;
+        self.relimit(key)?;
+        Ok(Ok(Answer::Endpoint { version: endpoint.version }))
+    }
+}
+
+/// The word for a hold, on pages and in the API.
+pub fn hold_word(hold: &Hold) -> &'static str {
+    match hold {
+        Hold::Paused { .. } => "paused",
+        Hold::Disabled { .. } => "disabled",
+    }
+}

@@ -1,0 +1,231 @@
+//! What an attempt's end leads to: delivered, another try, or dead; decided here and recorded with its rule.
+
+use hooklog_projections::fact::{Actor, DeadReason, DisabledReason, Fact, Failure, Response};
+use hooklog_projections::ids::{DeliveryKey, EndpointKey, Seq};
+use hooklog_projections::lifecycle::State;
+use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule};
+use hooklog_projections::time::{Millis, Timestamp};
+
+use super::{CachedAccount, Engine, Fatal, InFlight, of};
+use crate::clock::Chance;
+use crate::delivery::classify::{Heard, Ruling, Verdict, classify};
+use crate::delivery::{Answer, Fault, Outcome};
+use crate::log::{Body, BodySlot};
+use crate::scheduler::RetryPolicy;
+
+/// The policies that hold for one delivery: the endpoint's, else its account's, else the server's.
+struct Policies {
+    schedule: Schedule,
+    responses: ResponsePolicy,
+    retries: bool,
+}
+
+impl Engine {
+    pub(super) fn handle_outcome(
+        &mut self,
+        delivery: Seq,
+        outcome: Outcome,
+        chance: &mut dyn Chance,
+    ) -> Result<(), Fatal> {
+        let Some(out) = self.in_flight.remove(&delivery) else {
+            tracing::error!(%delivery, "an outcome without an attempt in flight was dropped");
+            return Ok(());
+        };
+        let policies = self.policies(out.endpoint)?;
+        let retry_after = outcome.result.as_ref().ok().and_then(|answer| answer.retry_after(self.now));
+        let heard = match &outcome.result {
+            Ok(answer) => Heard::Status { code: answer.status, has_retry_after: retry_after.is_some() },
+            Err(fault) => Heard::Error(fault.class),
+        };
+        let verdict = classify(policies.responses, heard);
+        let row = self.in_flight_row(&out)?;
+        match (verdict.ruling, outcome.result) {
+            (Ruling::Delivered, Ok(answer)) => {
+                let response = self.response(&answer, outcome.took, chance);
+                let fact = Fact::Delivered {
+                    of: of(out.delivery, out.endpoint, row.latest),
+                    attempt: row.attempts,
+                    response,
+                    rule: verdict.rule.into(),
+                };
+                self.record(Actor::Hooklog, fact)?;
+            }
+            (_, result) => {
+                let failure = match result {
+                    Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, chance)),
+                    Err(Fault { class, detail }) => {
+                        Failure::Error { class, detail: detail.into(), took: outcome.took }
+                    }
+                };
+                self.failed(&out, verdict, failure, true)?;
+                if let Some(span) = retry_after {
+                    let until = self.now + self.policy.played(span);
+                    self.record(Actor::Hooklog, Fact::EndpointGated { key: out.endpoint, until })?;
+                }
+                self.after_failure(&out, &policies, verdict, retry_after, chance)?;
+            }
+        }
+        self.scheduler.handle_ended(out.endpoint, self.now);
+        self.relimit(out.endpoint)
+    }
+
+    /// The request never left: the attempt uses up no try, and the delivery is due at once again.
+    pub(super) fn handle_not_sent(&mut self, delivery: Seq) -> Result<(), Fatal> {
+        let Some(out) = self.in_flight.remove(&delivery) else { return Ok(()) };
+        self.uncounted(&out, ErrorClass::NotSent, "the server stopped before the request left")?;
+        self.scheduler.handle_ended(out.endpoint, self.now);
+        Ok(())
+    }
+
+    /// An attempt that never was, or whose outcome nobody knows; due again now.
+    pub(super) fn uncounted(
+        &mut self,
+        out: &InFlight,
+        class: ErrorClass,
+        detail: &'static str,
+    ) -> Result<(), Fatal> {
+        let rule = match class {
+            ErrorClass::Interrupted => "interrupted",
+            _ => "not-sent",
+        };
+        let verdict = Verdict { ruling: Ruling::Retry, rule };
+        let failure = Failure::Error { class, detail: detail.into(), took: Millis(0) };
+        self.failed(out, verdict, failure, false)?;
+        self.reschedule(out, self.now, rule)
+    }
+
+    fn failed(
+        &mut self,
+        out: &InFlight,
+        verdict: Verdict,
+        failure: Failure,
+        counted: bool,
+    ) -> Result<(), Fatal> {
+        let row = self.in_flight_row(out)?;
+        let fact = Fact::Failed {
+            of: of(out.delivery, out.endpoint, row.latest),
+            attempt: row.attempts,
+            failure,
+            rule: verdict.rule.into(),
+            counted,
+        };
+        self.record(Actor::Hooklog, fact).map(drop)
+    }
+
+    fn after_failure(
+        &mut self,
+        out: &InFlight,
+        policies: &Policies,
+        verdict: Verdict,
+        retry_after: Option<Millis>,
+        chance: &mut dyn Chance,
+    ) -> Result<(), Fatal> {
+        let reason = match verdict.ruling {
+            Ruling::Delivered => unreachable!("a success is no failure"),
+            Ruling::Dead | Ruling::Gone => DeadReason::Refused,
+            Ruling::Retry if !policies.retries => DeadReason::RetriesOff,
+            Ruling::Retry => {
+                let row = self.in_flight_row(out)?;
+                let retry = RetryPolicy::of(&policies.schedule);
+                match retry.wait(row.tries, row.max_tries, chance.draw()) {
+                    Some(wait) => {
+                        let (wait, rule) = match retry_after {
+                            // The schedule's first wait is the least (`ukue`: as asked).
+                            Some(asked) if policies.schedule == Schedule::Ukue => (asked, "retry-after"),
+                            Some(asked) => (asked.max(retry.nominal(1)), "retry-after"),
+                            None => (wait, "schedule"),
+                        };
+                        return self.reschedule(out, self.now + self.policy.played(wait), rule);
+                    }
+                    None => DeadReason::Exhausted,
+                }
+            }
+        };
+        let row = self.in_flight_row(out)?;
+        let fact = Fact::Dead {
+            of: of(out.delivery, out.endpoint, row.latest),
+            reason,
+            was_due_at: None,
+            tell_owner: policies.retries,
+        };
+        self.record(Actor::Hooklog, fact)?;
+        let held = self.endpoint(out.endpoint)?.is_none_or(|endpoint| endpoint.hold.is_some());
+        if verdict.ruling == Ruling::Gone && !held {
+            let fact = Fact::EndpointDisabled { key: out.endpoint, reason: DisabledReason::Gone };
+            self.record(Actor::Hooklog, fact)?;
+        }
+        Ok(())
+    }
+
+    fn reschedule(&mut self, out: &InFlight, due_at: Timestamp, rule: &'static str) -> Result<(), Fatal> {
+        let row = self.in_flight_row(out)?;
+        let fact = Fact::Rescheduled {
+            of: of(out.delivery, out.endpoint, row.latest),
+            due_at,
+            was_due_at: None,
+            rule: rule.into(),
+        };
+        self.record(Actor::Hooklog, fact)?;
+        self.waits(out.endpoint, due_at, out.delivery.seq)
+    }
+
+    /// The kept part of an answer; its body goes beside the log.
+    fn response(&mut self, answer: &Answer, took: Millis, chance: &mut dyn Chance) -> Response {
+        let body = (!answer.body.is_empty()).then(|| {
+            let mut salt = [0; 16];
+            chance.fill(&mut salt);
+            let body = Body { salt, bytes: answer.body.clone() };
+            let content_type = answer.field("content-type").next().unwrap_or_default();
+            let body_ref = super::command::body_ref(&body, content_type);
+            // The entry that says so is the next to be recorded.
+            let seq = Seq(self.log.head().0 + self.batch.entries.len() as u64 + 1);
+            self.batch.bytes += body.bytes.len();
+            self.batch.bodies.push((BodySlot::Response(seq), body));
+            body_ref
+        });
+        Response {
+            status: answer.status,
+            body,
+            truncated: answer.truncated,
+            took,
+            address: answer.address.map(|address| address.to_string().into()),
+        }
+    }
+
+    fn in_flight_row(
+        &mut self,
+        out: &InFlight,
+    ) -> Result<hooklog_projections::lifecycle::Delivery, Fatal> {
+        let row = self.delivery(out.delivery)?;
+        let row = row.filter(|row| matches!(row.state, State::InFlight { .. } | State::Deciding { .. }));
+        row.ok_or_else(|| {
+            let what = format!("delivery {} is in flight in memory, but not on disk", out.delivery.seq);
+            Fatal::Log(crate::log::Error::Misuse(what))
+        })
+    }
+
+    fn policies(&mut self, key: EndpointKey) -> Result<Policies, Fatal> {
+        let account = self.account(key.account)?;
+        let (endpoint, owner) = match account.as_deref() {
+            Some(CachedAccount { row, endpoints }) => {
+                (endpoints.get(&key.endpoint).map(|endpoint| &endpoint.settings), Some(&row.settings))
+            }
+            None => (None, None),
+        };
+        let schedule = endpoint
+            .and_then(|settings| settings.schedule.clone())
+            .or_else(|| owner.and_then(|settings| settings.schedule.clone()))
+            .unwrap_or_else(|| self.policy.schedule.clone());
+        let responses = endpoint
+            .and_then(|settings| settings.response_policy)
+            .or_else(|| owner.and_then(|settings| settings.response_policy))
+            .unwrap_or(self.policy.response_policy);
+        let retries = owner.is_none_or(|settings| self.policy.retries(key.account, settings));
+        Ok(Policies { schedule, responses, retries })
+    }
+
+    /// Takes over what the last process had in flight, as memory will know it.
+    pub(super) fn was_in_flight(delivery: DeliveryKey, endpoint: EndpointKey) -> InFlight {
+        InFlight { delivery, endpoint, alone: false }
+    }
+}

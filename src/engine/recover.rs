@@ -1,0 +1,207 @@
+//! The start: a log is founded or taken up again, what was in flight is due again, and the scheduler learns
+//! where work waits.
+
+use std::ops::Bound;
+use std::sync::{Arc, RwLock};
+
+use hooklog_projections::TABLES;
+use hooklog_projections::delivery::{Deliveries, InFlight as InFlightTable};
+use hooklog_projections::fact::{Actor, Entry, Fact};
+use hooklog_projections::ids::{EndpointKey, Seq, StoreId};
+use hooklog_projections::lane::Lanes;
+use hooklog_projections::policy::ErrorClass;
+use hooklog_projections::tables::{FOLDS_VERSION, Tables};
+use hooklog_projections::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{Batch, Engine, Fatal, ServerPolicy, limits};
+use crate::clock::Chance;
+use crate::ids::{IdCodec, drawn};
+use crate::log::{self, Change, Log, Opened, Pending, Space, codec};
+use crate::scheduler::Scheduler;
+use crate::secrets::{self, MasterKey, Purpose};
+use crate::views::query::Published;
+use crate::views::rows::{Rows, Settled};
+
+/// The space of the one row that says up to where the settled tables are on disk, and by which folds the
+/// views were made.
+pub const SETTLED_SPACE: Space = Space::View { name: "settled", version: 1 };
+
+/// That row.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SettledRow {
+    /// Entries up to here are in the settled tables on disk.
+    pub upto: Seq,
+    /// [`FOLDS_VERSION`] of the views.
+    pub folds: u32,
+}
+
+/// Why the engine cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The log, or a decision.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// The store's id key cannot be opened.
+    #[error("the store cannot be read with this master key: {0}")]
+    MasterKey(#[from] secrets::Error),
+    /// The log does not begin as a log must.
+    #[error("the store does not begin with its founding; restore it from a backup")]
+    Unfounded,
+    /// The views were made by other folds.
+    #[error(
+        "the store's views were made by another version of Hooklog (folds {found}, this one has {FOLDS_VERSION}); \
+         run `hooklog store rebuild` once"
+    )]
+    OtherFolds {
+        /// Their version.
+        found: u32,
+    },
+}
+
+impl From<log::Error> for StartError {
+    fn from(error: log::Error) -> StartError {
+        StartError::Fatal(Fatal::Log(error))
+    }
+}
+
+/// The row that marks the settled tables as written up to an entry.
+pub(super) fn settled_mark(upto: Seq) -> Change {
+    let row = SettledRow { upto, folds: FOLDS_VERSION };
+    Change { space: SETTLED_SPACE, key: b"upto".as_slice().into(), value: Some(codec::encode(&row).into()) }
+}
+
+/// Up to where the settled tables are on disk.
+pub fn settled_row(log: &Log) -> Result<Option<SettledRow>, log::Error> {
+    log.get(SETTLED_SPACE, b"upto")?.as_deref().map(codec::decode).transpose()
+}
+
+/// The codec of a store's public ids, unsealed from its first entry; proves the master key.
+pub fn id_codec(log: &Log, master: &MasterKey) -> Result<IdCodec, StartError> {
+    match log.entry(Seq(1))?.map(|entry| entry.fact) {
+        Some(Fact::Founded { store, id_key }) => {
+            let key = master.open(&Purpose::StoreIdKey { store }, &id_key)?;
+            let key: [u8; 32] = key.as_slice().try_into().map_err(|_| StartError::Unfounded)?;
+            Ok(IdCodec::new(key, 0))
+        }
+        _ => Err(StartError::Unfounded),
+    }
+}
+
+impl Engine {
+    /// Takes up a log, or founds it. Appends what the end of the last process left open.
+    pub fn start(
+        opened: Opened,
+        master: &MasterKey,
+        policy: ServerPolicy,
+        now: Timestamp,
+        chance: &mut dyn Chance,
+    ) -> Result<Engine, StartError> {
+        let log = match opened {
+            Opened::Existing(log) => log,
+            Opened::Fresh(log) => found(log, master, now, chance)?,
+        };
+        let ids = Arc::new(id_codec(&log, master)?);
+        let row = settled_row(&log)?.ok_or(StartError::Unfounded)?;
+        let generation = log.view_version(TABLES[0].0).ok_or(StartError::Unfounded)?;
+        if row.folds != FOLDS_VERSION {
+            return Err(StartError::OtherFolds { found: row.folds });
+        }
+        let keep: Vec<_> = TABLES.map(|(name, _)| Space::View { name, version: generation }).into();
+        log.sweep_views(&[keep, vec![SETTLED_SPACE]].concat())?;
+
+        let settled = Arc::new(RwLock::new(Settled::new()));
+        let mut rows = Rows::new(generation, settled.clone());
+        let mut next = row.upto.next();
+        while next <= log.head() {
+            for entry in log.entries(next, 1000)? {
+                hooklog_projections::fold_settled(&mut rows.over(&**log.disk()), &entry)?;
+                next = entry.seq.next();
+            }
+        }
+        rows.committed();
+
+        let published = Arc::new(Published::new(log.snapshot(), generation, settled, ids));
+        let mut engine = Engine {
+            scheduler: Scheduler::new(limits(&policy)),
+            now: now.max(log.last_at()),
+            log,
+            rows,
+            published,
+            policy,
+            accounts: Default::default(),
+            in_flight: Default::default(),
+            alone: Default::default(),
+            batch: Batch::default(),
+            settled_at: row.upto,
+            sending: false,
+            accepting: true,
+        };
+        engine.release_interrupted()?;
+        engine.find_backlog()?;
+        Ok(engine)
+    }
+
+    /// What had a request out when the last process ended is due again: its outcome is unknown.
+    fn release_interrupted(&mut self) -> Result<(), Fatal> {
+        loop {
+            let live = self.rows.over(&**self.log.disk());
+            let rows = live.range::<InFlightTable>(Bound::Unbounded, Bound::Unbounded, 100)?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            tracing::info!(attempts = rows.len(), "attempts of the last process were interrupted");
+            for (delivery, ()) in rows {
+                let row = self.rows.over(&**self.log.disk()).get::<Deliveries>(&delivery)?;
+                let Some(row) = row else {
+                    let what = format!("delivery {} is in flight but missing", delivery.seq);
+                    return Err(Fatal::Log(log::Error::Damaged(what)));
+                };
+                let endpoint = EndpointKey { account: delivery.account, endpoint: row.endpoint };
+                let out = Engine::was_in_flight(delivery, endpoint);
+                self.uncounted(&out, ErrorClass::Interrupted, "the server stopped while the request was out")?;
+            }
+            self.finish()?;
+        }
+    }
+
+    fn find_backlog(&mut self) -> Result<(), Fatal> {
+        let live = self.rows.over(&**self.log.disk());
+        let lanes = live.range::<Lanes>(Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
+        self.scheduler = Scheduler::new(limits(&self.policy));
+        for (key, _) in lanes.into_iter().filter(|(_, lane)| lane.waiting > 0) {
+            let limits = self.lane_limits(key)?;
+            self.scheduler.handle_backlog(key, limits, self.now);
+        }
+        Ok(())
+    }
+}
+
+/// The first entry of a new store, with all its spaces.
+fn found(
+    mut log: Log,
+    master: &MasterKey,
+    now: Timestamp,
+    chance: &mut dyn Chance,
+) -> Result<Log, log::Error> {
+    let store = StoreId(drawn(now, chance));
+    let (mut key, mut nonce) = (Zeroizing::new([0; 32]), [0; 24]);
+    chance.fill(&mut key[..]);
+    chance.fill(&mut nonce);
+    let id_key = master.seal(&Purpose::StoreIdKey { store }, &key[..], nonce);
+    log.found(store)?;
+    for (name, _) in TABLES {
+        log.disk().ensure(Space::View { name, version: 1 })?;
+    }
+    log.disk().ensure(SETTLED_SPACE)?;
+    let entry = Entry { seq: Seq(1), at: now, actor: Actor::Hooklog, fact: Fact::Founded { store, id_key } };
+    log.append(Pending {
+        entries: vec![entry],
+        changes: vec![settled_mark(Seq(1))],
+        views: TABLES.iter().map(|(name, _)| (*name, 1)).chain([("settled", 1)]).collect(),
+        ..Pending::default()
+    })?;
+    Ok(log)
+}
+

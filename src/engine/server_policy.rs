@@ -1,0 +1,53 @@
+//! The server's own policies: what holds where neither endpoint nor account says otherwise.
+
+use hooklog_projections::fact::AccountSettings;
+use hooklog_projections::ids::AccountId;
+use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
+use hooklog_projections::time::Millis;
+use sha2::{Digest, Sha256};
+
+/// Server-wide defaults and limits.
+#[derive(Clone, Debug)]
+pub struct ServerPolicy {
+    /// The retry schedule.
+    pub schedule: Schedule,
+    /// The response policy.
+    pub response_policy: ResponsePolicy,
+    /// How many of a hundred accounts have retries, for those that do not say (`webhook_retries`).
+    pub retries_percent: u8,
+    /// Waits of the schedule are divided by this: 1 but in demonstrations and tests.
+    pub wait_divisor: u32,
+    /// Requests out at a time, over all endpoints.
+    pub in_flight_max: usize,
+}
+
+impl Default for ServerPolicy {
+    fn default() -> ServerPolicy {
+        ServerPolicy {
+            schedule: Schedule::Ledger,
+            response_policy: ResponsePolicy::Ledger,
+            retries_percent: 100,
+            wait_divisor: 1,
+            in_flight_max: 256,
+        }
+    }
+}
+
+impl ServerPolicy {
+    /// Whether an account's failed deliveries are retried. As the percentage grows, accounts only join.
+    pub fn retries(&self, account: AccountId, settings: &AccountSettings) -> bool {
+        match settings.webhook_retries {
+            Rollout::On => true,
+            Rollout::Off => false,
+            Rollout::Default => {
+                let hash = Sha256::digest(account.to_bytes());
+                u16::from_be_bytes([hash[0], hash[1]]) % 100 < u16::from(self.retries_percent)
+            }
+        }
+    }
+
+    /// A wait as it is played.
+    pub fn played(&self, wait: Millis) -> Millis {
+        Millis(wait.0 / u64::from(self.wait_divisor.max(1)))
+    }
+}

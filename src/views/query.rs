@@ -1,0 +1,391 @@
+//! Reads of what is so, from one published state: for pages, the API and the CLI.
+//!
+//! Every list is a range read with a limit; what has no index is looked through for at most [`SCAN_MAX`] rows,
+//! and the page says how far back it got. Never writes, and never knows who may see what.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, RwLock};
+
+use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::counts::{Counts, CountsTable};
+use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory};
+use hooklog_projections::event::{Event, Events};
+use hooklog_projections::fact::{Entry, Fact};
+use hooklog_projections::ids::{
+    AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq,
+};
+use hooklog_projections::lane::{Lane, Lanes};
+use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
+use hooklog_projections::time::Timestamp;
+
+use super::rows::{Settled, bad_key, read_row};
+use crate::ids::IdCodec;
+use crate::log::{self, Body, BodySlot, Order, Snapshot, Space, codec};
+
+/// Rows that a page without an index looks through.
+pub const SCAN_MAX: usize = 20_000;
+
+/// Facts that the story of one delivery shows; a delivery has at most a few hundred.
+pub const STORY_MAX: usize = 10_000;
+
+/// What the writer last published, for every reader.
+pub struct Published {
+    current: RwLock<(Arc<Snapshot>, u32)>,
+    settled: Arc<RwLock<Settled>>,
+    ids: Arc<IdCodec>,
+}
+
+impl Published {
+    /// The first state, over the views of `generation`.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        generation: u32,
+        settled: Arc<RwLock<Settled>>,
+        ids: Arc<IdCodec>,
+    ) -> Published {
+        Published { current: RwLock::new((snapshot, generation)), settled, ids }
+    }
+
+    /// Replaces the state. Only the writer calls it, after each commit and before it answers.
+    pub fn publish(&self, snapshot: Arc<Snapshot>, generation: u32) {
+        *self.current.write().expect("no holder panics") = (snapshot, generation);
+    }
+
+    /// The state now. Short-lived: it pins memory and files for as long as it is held.
+    pub fn view(&self) -> View<'_> {
+        let (snapshot, generation) = self.current.read().expect("no holder panics").clone();
+        View { snapshot, generation, published: self }
+    }
+
+    /// The codec of public ids.
+    pub fn ids(&self) -> &IdCodec {
+        &self.ids
+    }
+}
+
+/// One published state.
+pub struct View<'a> {
+    snapshot: Arc<Snapshot>,
+    generation: u32,
+    published: &'a Published,
+}
+
+/// Which deliveries of an account a page shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only these statuses; empty: all.
+    pub statuses: Vec<Status>,
+    /// Only of this endpoint.
+    pub endpoint: Option<EndpointId>,
+    /// Only of this type: exact, or a prefix before `*`.
+    pub event_type: Option<String>,
+    /// Enqueued at or after.
+    pub since: Option<Timestamp>,
+    /// Enqueued before.
+    pub until: Option<Timestamp>,
+}
+
+/// A page of deliveries, newest first.
+#[derive(Debug)]
+pub struct Page {
+    /// The deliveries.
+    pub rows: Vec<(DeliveryKey, Delivery)>,
+    /// Where the next page starts (exclusive), if there may be more.
+    pub next: Option<Seq>,
+    /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
+    pub searched_back_to: Option<Timestamp>,
+}
+
+impl Filter {
+    fn matches(&self, row: &Delivery) -> bool {
+        (self.statuses.is_empty() || self.statuses.contains(&row.state.status()))
+            && self.endpoint.is_none_or(|endpoint| row.endpoint == endpoint)
+            && self.event_type.as_deref().is_none_or(|wanted| type_matches(wanted, &row.event_type))
+            && self.since.is_none_or(|since| row.enqueued_at >= since)
+            && self.until.is_none_or(|until| row.enqueued_at < until)
+    }
+}
+
+/// Whether an event type is wanted: `payment.settled`, `payment.*`, `*`.
+pub fn type_matches(wanted: &str, event_type: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(prefix) => event_type.starts_with(prefix),
+        None => wanted == event_type,
+    }
+}
+
+impl View<'_> {
+    /// The snapshot below.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// The last entry that this state includes.
+    pub fn head(&self) -> Seq {
+        self.snapshot.head()
+    }
+
+    /// An account.
+    pub fn account(&self, account: AccountId) -> Result<Option<Account>, log::Error> {
+        self.row::<Accounts>(&account)
+    }
+
+    /// Accounts after one, oldest first.
+    pub fn accounts(
+        &self,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<(AccountId, Account)>, log::Error> {
+        let from = after.map(|id| id.bytes());
+        let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<Accounts>(from, Bound::Unbounded, Order::Ascending, limit)
+    }
+
+    /// An endpoint.
+    pub fn endpoint(&self, key: EndpointKey) -> Result<Option<Endpoint>, log::Error> {
+        self.row::<Endpoints>(&key)
+    }
+
+    /// All endpoints of an account, oldest first; an account has a bounded number.
+    pub fn endpoints(&self, account: AccountId) -> Result<Vec<(EndpointKey, Endpoint)>, log::Error> {
+        let (from, to) = account_bounds(account);
+        self.range::<Endpoints>(Bound::Included(&from), Bound::Included(&to), Order::Ascending, usize::MAX)
+    }
+
+    /// An event.
+    pub fn event(&self, account: AccountId, event: &EventId) -> Result<Option<Event>, log::Error> {
+        self.row::<Events>(&(account, event.clone()))
+    }
+
+    /// The accounts that have an event of this id: one look per account, a bloom filter answers most.
+    pub fn accounts_with_event(&self, event: &EventId) -> Result<Vec<AccountId>, log::Error> {
+        let mut found = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.accounts(after, 1000)?;
+            let Some((last, _)) = page.last() else { return Ok(found) };
+            after = Some(*last);
+            for (account, _) in &page {
+                if self.event(*account, event)?.is_some() {
+                    found.push(*account);
+                }
+            }
+        }
+    }
+
+    /// A delivery.
+    pub fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, log::Error> {
+        self.row::<Deliveries>(&key)
+    }
+
+    /// The delivery that a public id names.
+    pub fn delivery_named(&self, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
+        let Some((seq, at)) = self.published.ids.delivery_seq(id) else { return Ok(None) };
+        if seq > self.head() || seq == Seq(0) {
+            return Ok(None);
+        }
+        Ok(self.snapshot.entry(seq)?.filter(|entry| entry.at == at).and_then(|entry| match entry.fact {
+            Fact::Enqueued { key, .. } => Some(DeliveryKey { account: key.account, seq }),
+            _ => None,
+        }))
+    }
+
+    /// A delivery's public id.
+    pub fn delivery_id(&self, key: DeliveryKey, row: &Delivery) -> DeliveryId {
+        self.published.ids.delivery_id(key.seq, row.enqueued_at)
+    }
+
+    /// Deliveries of an account, newest first, before a position.
+    pub fn history(
+        &self,
+        account: AccountId,
+        filter: &Filter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page, log::Error> {
+        let to = before.unwrap_or(Seq(u64::MAX));
+        let mut walk = Walk { view: self, filter, limit, rows: Vec::new(), seen: 0, last: None, full: false };
+        if filter.statuses == [Status::Dead] {
+            self.walk_keys::<Dead>(account_prefix(account), to, |key| key, &mut walk)?;
+        } else if let Some(endpoint) = filter.endpoint {
+            let prefix = EndpointKey { account, endpoint }.bytes();
+            let key = |key: EndpointDelivery| DeliveryKey { account, seq: key.delivery };
+            self.walk_keys::<EndpointHistory>(prefix, to, key, &mut walk)?;
+        } else {
+            self.walk_keys::<Deliveries>(account_prefix(account), to, |key| key, &mut walk)?;
+        }
+        let Walk { rows, seen, last, full, .. } = walk;
+        let cut = seen >= SCAN_MAX && !full;
+        Ok(Page {
+            next: last.filter(|_| full || cut).map(|(seq, _)| seq),
+            searched_back_to: last.filter(|_| cut).map(|(_, at)| at),
+            rows,
+        })
+    }
+
+    fn walk_keys<T: Table>(
+        &self,
+        prefix: Vec<u8>,
+        to: Seq,
+        delivery: impl Fn(T::Key) -> DeliveryKey,
+        walk: &mut Walk<'_, '_>,
+    ) -> Result<(), log::Error> {
+        let mut end = prefix.clone();
+        end.extend(to.0.to_be_bytes());
+        let mut failed = None;
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            let step = T::Key::read(key).ok_or_else(|| bad_key(T::NAME)).and_then(|key| {
+                let row = if T::NAME == Deliveries::NAME { Some(codec::decode(value)?) } else { None };
+                walk.step(delivery(key), row)
+            });
+            step.unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
+        };
+        let (from, to) = (Bound::Included(prefix.as_slice()), Bound::Excluded(end.as_slice()));
+        self.snapshot.range(self.space::<T>(), from, to, Order::Descending, visit)?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Every fact of a delivery, oldest first, begun with its event's `Accepted`.
+    pub fn story(&self, row: &Delivery) -> Result<Vec<Entry>, log::Error> {
+        let mut story = Vec::new();
+        let mut next = Some(row.latest);
+        while let Some(seq) = next.filter(|_| story.len() < STORY_MAX) {
+            let entry = self.entry(seq)?;
+            next = match &entry.fact {
+                Fact::Enqueued { accepted, .. } => Some(*accepted),
+                fact => fact.of().map(|of| of.previous),
+            };
+            story.push(entry);
+        }
+        story.reverse();
+        Ok(story)
+    }
+
+    /// An entry that must be there.
+    pub fn entry(&self, seq: Seq) -> Result<Entry, log::Error> {
+        self.snapshot.entry(seq)?.ok_or_else(|| log::Error::Damaged(format!("entry {seq} is missing")))
+    }
+
+    /// An event's or a response's body.
+    pub fn body(&self, slot: BodySlot) -> Result<Option<Body>, log::Error> {
+        self.snapshot.body(slot)
+    }
+
+    /// The figures of an account, or of the whole store.
+    pub fn counts(&self, account: Option<AccountId>) -> Result<Counts, log::Error> {
+        Ok(self.settled_row::<CountsTable>(&account)?.unwrap_or_default())
+    }
+
+    /// An endpoint's traffic.
+    pub fn lane(&self, key: EndpointKey) -> Result<Lane, log::Error> {
+        Ok(self.settled_row::<Lanes>(&key)?.unwrap_or_default())
+    }
+
+    /// The oldest due entry of an endpoint. May walk over what was lately sent: for people, not for loops.
+    pub fn oldest_due(&self, key: EndpointKey) -> Result<Option<DueKey>, log::Error> {
+        let from = key.bytes();
+        let to = [from.as_slice(), &[0xff; 16]].concat();
+        let rows =
+            self.range::<Due>(Bound::Included(&from), Bound::Included(&to), Order::Ascending, 1)?;
+        Ok(rows.first().map(|(key, ())| *key))
+    }
+
+    fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Value>, log::Error> {
+        read_row::<T>(&*self.snapshot.read, self.generation, &key.bytes())
+    }
+
+    /// Memory first, then the newest published state: a row leaves memory only after it was published.
+    fn settled_row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Value>, log::Error> {
+        debug_assert_eq!(T::CADENCE, Cadence::Settled);
+        let bytes = key.bytes();
+        let newest = {
+            let settled = self.published.settled.read().expect("no holder panics");
+            settled.get(&(T::NAME, bytes.clone().into())).cloned()
+        };
+        match newest {
+            Some(row) => row.as_deref().map(codec::decode).transpose(),
+            None => {
+                let view = self.published.view();
+                read_row::<T>(&*view.snapshot.read, view.generation, &bytes)
+            }
+        }
+    }
+
+    fn range<T: Table>(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(T::Key, T::Value)>, log::Error> {
+        let mut rows = Vec::new();
+        let mut failed = None;
+        if limit == 0 {
+            return Ok(rows);
+        }
+        self.snapshot.range(self.space::<T>(), from, to, order, &mut |key, value| {
+            let row = T::Key::read(key).ok_or_else(|| bad_key(T::NAME));
+            match row.and_then(|key| Ok((key, codec::decode(value)?))) {
+                Ok(row) => rows.push(row),
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_some() || rows.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed.map_or(Ok(rows), Err)
+    }
+
+    fn space<T: Table>(&self) -> Space {
+        Space::View { name: T::NAME, version: self.generation }
+    }
+}
+
+/// One walk back through a history.
+struct Walk<'v, 'p> {
+    view: &'v View<'p>,
+    filter: &'v Filter,
+    limit: usize,
+    rows: Vec<(DeliveryKey, Delivery)>,
+    seen: usize,
+    last: Option<(Seq, Timestamp)>,
+    full: bool,
+}
+
+impl Walk<'_, '_> {
+    /// Looks at one delivery; breaks when the page is full, the scan too long, or time out of range.
+    fn step(&mut self, key: DeliveryKey, row: Option<Delivery>) -> Result<ControlFlow<()>, log::Error> {
+        let row = match row {
+            Some(row) => row,
+            None => match self.view.delivery(key)? {
+                Some(row) => row,
+                None => return Err(log::Error::Damaged(format!("delivery {} is missing", key.seq))),
+            },
+        };
+        self.seen += 1;
+        self.last = Some((key.seq, row.enqueued_at));
+        if self.filter.since.is_some_and(|since| row.enqueued_at < since) {
+            self.seen = 0;
+            self.last = None;
+            return Ok(ControlFlow::Break(()));
+        }
+        if self.filter.matches(&row) {
+            self.rows.push((key, row));
+            self.full = self.rows.len() >= self.limit;
+        }
+        let go_on = !self.full && self.seen < SCAN_MAX;
+        Ok(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    }
+}
+
+fn account_prefix(account: AccountId) -> Vec<u8> {
+    account.bytes()
+}
+
+fn account_bounds(account: AccountId) -> (Vec<u8>, Vec<u8>) {
+    let from = account.bytes();
+    let to = [from.as_slice(), &[0xff; 16]].concat();
+    (from, to)
+}
