@@ -1,1 +1,3 @@
-//! x
+//! Self-hosted outbound webhook delivery: an event-sourced log with projections.
+
+pub mod log;
