@@ -1,0 +1,307 @@
+//! The disk on fjall. Settings and habits follow from measurements (`docs/decisions.md`): small memtables and
+//! journals for a short restart, LZ4 everywhere, larger blocks where rows are appended only.
+//!
+//! Never takes a snapshot on its own account, and never knows entries, batches or marks.
+
+use std::collections::HashMap;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+    Readable,
+};
+
+use super::Error;
+use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit};
+use super::memory::is_empty;
+
+/// What may be set. Everything else is measured and fixed.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The block cache, shared by all spaces.
+    pub cache_bytes: u64,
+    /// Memtable of log, bodies and views that grow with every entry. Applies to spaces made from now on.
+    pub memtable_bytes: u64,
+    /// Memtable of `meta`. Applies when it is made.
+    pub meta_memtable_bytes: u64,
+}
+
+/// Journals kept before memtables are flushed to free them: start-up after a crash replays at most this much,
+/// about 13 ms a MiB.
+const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+
+/// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
+const APPEND_BLOCK_BYTES: u32 = 16 << 10;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { cache_bytes: 64 << 20, memtable_bytes: 16 << 20, meta_memtable_bytes: 4 << 20 }
+    }
+}
+
+/// A fjall database in a folder. Clones are the same database, and keep it open.
+#[derive(Clone)]
+pub struct FjallDisk(Arc<Inner>);
+
+struct Inner {
+    database: Database,
+    folder: PathBuf,
+    settings: Settings,
+    handles: RwLock<Arc<Handles>>,
+}
+
+/// Every space of the database. A snapshot keeps the handles of its time: asking fjall again takes a global
+/// lock, and a keyspace younger than a snapshot cannot be read through it.
+#[derive(Clone, Default)]
+struct Handles {
+    named: HashMap<String, Keyspace>,
+    /// The same, for those that were asked for: saves writing a name for each read.
+    known: HashMap<Space, Keyspace>,
+}
+
+impl FjallDisk {
+    /// Opens the database in a folder, or makes one.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if it is open elsewhere, [`Error::Damaged`] if it cannot be recovered, [`Error::Io`],
+    /// [`Error::Full`].
+    pub fn open(folder: &Path, settings: Settings) -> Result<FjallDisk, Error> {
+        let database = Database::builder(folder)
+            .cache_size(settings.cache_bytes)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .worker_threads(2)
+            .open()
+            .map_err(explain)?;
+        let mut handles = Handles::default();
+        for name in database.list_keyspace_names() {
+            let handle = database.keyspace(&name, KeyspaceCreateOptions::default).map_err(explain)?;
+            handles.named.insert(name.to_string(), handle);
+        }
+        Ok(FjallDisk(Arc::new(Inner {
+            database,
+            folder: folder.to_owned(),
+            settings,
+            handles: RwLock::new(Arc::new(handles)),
+        })))
+    }
+
+    fn handles(&self) -> Arc<Handles> {
+        self.0.handles.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change_handles(&self, change: impl FnOnce(&mut Handles)) {
+        let mut handles = self.0.handles.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut handles));
+    }
+
+    fn handle(&self, space: Space) -> Result<Keyspace, Error> {
+        let handles = self.handles();
+        if let Some(handle) = handles.known.get(&space) {
+            return Ok(handle.clone());
+        }
+        let handle = handles.find(space)?.clone();
+        self.change_handles(|handles| {
+            handles.known.insert(space, handle.clone());
+        });
+        Ok(handle)
+    }
+
+    fn options(&self, space: Space) -> KeyspaceCreateOptions {
+        let settings = &self.0.settings;
+        let base = KeyspaceCreateOptions::default()
+            .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4));
+        match space {
+            Space::Log(_) | Space::Body(_) => base
+                .max_memtable_size(settings.memtable_bytes)
+                .data_block_size_policy(BlockSizePolicy::all(APPEND_BLOCK_BYTES)),
+            Space::View { .. } => base.max_memtable_size(settings.memtable_bytes),
+            Space::Meta => base.max_memtable_size(settings.meta_memtable_bytes),
+        }
+    }
+}
+
+impl Handles {
+    fn find(&self, space: Space) -> Result<&Keyspace, Error> {
+        if let Some(handle) = self.known.get(&space) {
+            return Ok(handle);
+        }
+        let name = space.to_string();
+        self.named.get(&name).ok_or(Error::NoSpace(name))
+    }
+}
+
+impl Read for FjallDisk {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        let value = self.handle(space)?.get(key).map_err(explain)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn range(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: Order,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let handle = self.handle(space)?;
+        if is_empty(&from, &to) {
+            return Ok(());
+        }
+        walk(handle.range::<&[u8], _>((from, to)), order, visit)
+    }
+}
+
+impl Disk for FjallDisk {
+    fn write(&self, changes: &[Change]) -> Result<(), Error> {
+        let mut batch = OwnedWriteBatch::with_capacity(self.0.database.clone(), changes.len())
+            .durability(Some(PersistMode::SyncAll));
+        for change in changes {
+            let handle = self.handle(change.space)?;
+            match &change.value {
+                Some(value) => batch.insert(&handle, &*change.key, &**value),
+                None => batch.remove(&handle, &*change.key),
+            }
+        }
+        batch.commit().map_err(explain)
+    }
+
+    fn snapshot(&self) -> Arc<dyn Read> {
+        Arc::new(Snapshot { snapshot: self.0.database.snapshot(), handles: self.handles() })
+    }
+
+    fn ensure(&self, space: Space) -> Result<(), Error> {
+        let name = space.to_string();
+        if self.handles().named.contains_key(&name) {
+            return Ok(());
+        }
+        let handle = self.0.database.keyspace(&name, || self.options(space)).map_err(explain)?;
+        self.change_handles(|handles| {
+            handles.named.insert(name, handle.clone());
+            handles.known.insert(space, handle);
+        });
+        Ok(())
+    }
+
+    fn drop_named(&self, name: &str) -> Result<(), Error> {
+        let mut handle = None;
+        self.change_handles(|handles| {
+            handle = handles.named.remove(name);
+            handles.known.retain(|space, _| space.to_string() != name);
+        });
+        match handle {
+            Some(handle) => self.0.database.delete_keyspace(handle).map_err(explain),
+            None => Ok(()),
+        }
+    }
+
+    fn spaces(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.handles().named.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn ingest(&self, space: Space, rows: &mut Rows<'_>) -> Result<(), Error> {
+        let handle = self.handle(space)?;
+        let mut load = handle.start_ingestion().map_err(explain)?;
+        let mut before: Option<Bytes> = None;
+        for (key, value) in rows {
+            if before.is_some_and(|before| before >= key) {
+                return Err(Error::Misuse("a bulk load's keys do not ascend".into()));
+            }
+            match value {
+                Some(value) => load.write(&*key, &*value),
+                None => load.write_tombstone(&*key),
+            }
+            .map_err(explain)?;
+            before = Some(key);
+        }
+        load.finish().map_err(explain)
+    }
+
+    fn rotate(&self, space: Space) -> Result<(), Error> {
+        self.handle(space)?.rotate_memtable().map_err(explain)?;
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        // A dead worker would never finish what is waited for below: only a write tells.
+        self.0.database.persist(PersistMode::SyncAll).map_err(explain)?;
+        for handle in self.handles().named.values() {
+            if handle.tree.active_memtable().size() > 0 {
+                handle.rotate_memtable_and_wait().map_err(explain)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64, Error> {
+        let stat = rustix::fs::statvfs(&self.0.folder).map_err(std::io::Error::from)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn used_bytes(&self) -> Result<u64, Error> {
+        self.0.database.disk_space().map_err(explain)
+    }
+
+    fn space_bytes(&self, space: Space) -> u64 {
+        self.handle(space).map_or(0, |handle| handle.disk_space())
+    }
+}
+
+/// A fjall snapshot with the handles of its time.
+struct Snapshot {
+    snapshot: fjall::Snapshot,
+    handles: Arc<Handles>,
+}
+
+impl Read for Snapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        let value = self.snapshot.get(self.handles.find(space)?, key).map_err(explain)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn range(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: Order,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let handle = self.handles.find(space)?;
+        if is_empty(&from, &to) {
+            return Ok(());
+        }
+        walk(self.snapshot.range::<&[u8], _>(handle, (from, to)), order, visit)
+    }
+}
+
+fn walk(mut rows: fjall::Iter, order: Order, visit: &mut Visit<'_>) -> Result<(), Error> {
+    let mut next = || match order {
+        Order::Ascending => rows.next(),
+        Order::Descending => rows.next_back(),
+    };
+    while let Some(row) = next() {
+        let (key, value) = row.into_inner().map_err(explain)?;
+        if let ControlFlow::Break(()) = visit(&key, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn explain(error: fjall::Error) -> Error {
+    use fjall::LsmError;
+    match error {
+        fjall::Error::Locked => Error::InUse,
+        fjall::Error::Poisoned => Error::Poisoned,
+        fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => e.into(),
+        fjall::Error::KeyspaceDeleted => Error::NoSpace("that was dropped".into()),
+        other => Error::Damaged(other.to_string()),
+    }
+}
