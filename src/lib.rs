@@ -1,2 +1,3 @@
 //! x
+pub mod delivery;
 pub mod secrets;
