@@ -1,10 +1,27 @@
 //! Hooklog: a self-hosted outbound webhook delivery service on an event-sourced log.
+//!
+//! Opens a store and assembles the rooms: what an embedding program calls, and what the command line and the
+//! server use. Never knows routes, pages or flags.
+//!
+//! | room | what lives there |
+//! | --- | --- |
+//! | [`hooklog_projections`] | what happened and what is so: facts, states, folds |
+//! | [`log`] | batches on disk and back, whatever they mean |
+//! | [`views`] | the folds' rows on disk: reads, rebuilds, checks |
+//! | [`scheduler`] | what to send next, within all limits |
+//! | [`delivery`] | one request to one receiver |
+//! | [`engine`] | the one writer that decides |
+//! | [`notify`] | telling owners |
+//! | [`api`] | HTTP in, commands out |
 
+pub mod api;
 pub mod clock;
 pub mod delivery;
 pub mod engine;
 pub mod ids;
 pub mod log;
+pub mod notify;
 pub mod scheduler;
 pub mod secrets;
+pub mod store;
 pub mod views;

@@ -55,7 +55,11 @@ impl Engine {
                 max_tries: enqueue.max_tries,
             };
             let seq = self.record(actor.clone(), enqueued.clone())?;
-            deliveries.push((key, seq, Delivery::begun(&enqueued, seq, self.now).expect("it is an Enqueued")));
+            deliveries.push((
+                key,
+                seq,
+                Delivery::begun(&enqueued, seq, self.now).expect("it is an Enqueued"),
+            ));
         }
         let bytes = enqueue.body.bytes.clone();
         self.batch.bytes += bytes.len();

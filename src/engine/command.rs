@@ -1,6 +1,8 @@
 //! What may be asked of the engine, what it answers, and why it refuses. Never knows HTTP or a command line.
 
-use hooklog_projections::fact::{AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey};
+use hooklog_projections::fact::{
+    AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey,
+};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Text;

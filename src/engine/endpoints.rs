@@ -74,7 +74,12 @@ impl Engine {
         Ok(Ok(Answer::Endpoint { version: version + 1 }))
     }
 
-    pub(super) fn pause_endpoint(&mut self, actor: Actor, key: EndpointKey, reason: Text) -> Decision<Answer> {
+    pub(super) fn pause_endpoint(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        reason: Text,
+    ) -> Decision<Answer> {
         self.hold(actor, key, Fact::EndpointPaused { key, reason })
     }
 

@@ -6,6 +6,7 @@
 
 mod accept;
 pub mod command;
+pub mod courier;
 pub mod driver;
 mod endpoints;
 pub mod handle;
@@ -36,6 +37,7 @@ use crate::log::{self, Body, BodySlot, Log, Pending};
 use crate::scheduler::{DueEntry, DueSource, LaneLimits, Limits, Scheduler, Start};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
+use crate::views::settled::settled_mark;
 pub use command::{Answer, Command, Enqueue, Rejection, Scope};
 pub use recover::StartError;
 pub use server_policy::ServerPolicy;
@@ -211,11 +213,11 @@ impl Engine {
     /// turn may be answered but [`Rejection::OutcomeUnknown`], and the engine is of no more use.
     pub fn finish(&mut self) -> Result<Turn, Fatal> {
         self.start_due()?;
+        self.batch.turn.entries = self.batch.entries.len();
         if !self.batch.entries.is_empty() || self.batch.settle {
             self.commit()?;
         }
-        let batch = std::mem::take(&mut self.batch);
-        Ok(Turn { entries: batch.entries.len(), ..batch.turn })
+        Ok(std::mem::take(&mut self.batch).turn)
     }
 
     /// When the next turn is needed, if nothing happens before.
@@ -309,12 +311,13 @@ impl Engine {
         let mut changes = self.rows.changes();
         if settle {
             changes.extend(self.rows.settling_changes());
-            changes.push(recover::settled_mark(last));
+            changes.push(settled_mark(last));
         }
         self.log.append(Pending {
-            entries: std::mem::take(&mut self.batch.entries).into_iter().collect(),
+            entries: std::mem::take(&mut self.batch.entries),
             bodies: std::mem::take(&mut self.batch.bodies),
             changes,
+            views: Vec::new(),
         })?;
         self.rows.committed();
         self.published.publish(self.log.snapshot(), self.rows.generation());
@@ -348,13 +351,13 @@ impl Engine {
                     }
                 }
             };
-            self.start(start)?;
+            self.start_one(start)?;
         }
         self.batch.turn.more = true;
         Ok(())
     }
 
-    fn start(&mut self, start: Start) -> Result<(), Fatal> {
+    fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
         let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
         let row = self.delivery(key)?.filter(|row| row.state == State::Pending { due_at: start.due_at });
         let Some(row) = row else {
@@ -507,4 +510,28 @@ impl DueSource for DueRows<'_> {
 
 fn limits(policy: &ServerPolicy) -> Limits {
     Limits { in_flight_max: policy.in_flight_max }
+}
+
+impl Engine {
+    /// Makes rebuilt views the live ones. Between turns only.
+    fn switch(
+        &mut self,
+        rebuilt: crate::views::rebuild::Rebuilt,
+    ) -> Result<(), crate::views::rebuild::Error> {
+        let generation = crate::views::rebuild::switch(&mut self.log, rebuilt)?;
+        self.rows.switched(generation);
+        self.published.publish(self.log.snapshot(), generation);
+        self.rows.settled();
+        self.settled_at = self.log.head();
+        self.accounts.clear();
+        if let Err(error) = self.log.sweep_views(&[]) {
+            tracing::warn!(%error, "old views could not be dropped; the next start does it");
+        }
+        Ok(())
+    }
+
+    /// Publishes the same state in a new snapshot, so that the old one pins nothing while all is idle.
+    fn republish(&self) {
+        self.published.publish(self.log.snapshot(), self.rows.generation());
+    }
 }

@@ -192,10 +192,7 @@ impl Engine {
         }
     }
 
-    fn in_flight_row(
-        &mut self,
-        out: &InFlight,
-    ) -> Result<hooklog_projections::lifecycle::Delivery, Fatal> {
+    fn in_flight_row(&mut self, out: &InFlight) -> Result<hooklog_projections::lifecycle::Delivery, Fatal> {
         let row = self.delivery(out.delivery)?;
         let row = row.filter(|row| matches!(row.state, State::InFlight { .. } | State::Deciding { .. }));
         row.ok_or_else(|| {

@@ -12,30 +12,17 @@ use hooklog_projections::lane::Lanes;
 use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::tables::{FOLDS_VERSION, Tables};
 use hooklog_projections::time::Timestamp;
-use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{Batch, Engine, Fatal, ServerPolicy, limits};
 use crate::clock::Chance;
 use crate::ids::{IdCodec, drawn};
-use crate::log::{self, Change, Log, Opened, Pending, Space, codec};
+use crate::log::{self, Log, Opened, Pending, Space};
 use crate::scheduler::Scheduler;
 use crate::secrets::{self, MasterKey, Purpose};
 use crate::views::query::Published;
 use crate::views::rows::{Rows, Settled};
-
-/// The space of the one row that says up to where the settled tables are on disk, and by which folds the
-/// views were made.
-pub const SETTLED_SPACE: Space = Space::View { name: "settled", version: 1 };
-
-/// That row.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct SettledRow {
-    /// Entries up to here are in the settled tables on disk.
-    pub upto: Seq,
-    /// [`FOLDS_VERSION`] of the views.
-    pub folds: u32,
-}
+use crate::views::settled::{SETTLED_SPACE, settled_mark, settled_row};
 
 /// Why the engine cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -64,17 +51,6 @@ impl From<log::Error> for StartError {
     fn from(error: log::Error) -> StartError {
         StartError::Fatal(Fatal::Log(error))
     }
-}
-
-/// The row that marks the settled tables as written up to an entry.
-pub(super) fn settled_mark(upto: Seq) -> Change {
-    let row = SettledRow { upto, folds: FOLDS_VERSION };
-    Change { space: SETTLED_SPACE, key: b"upto".as_slice().into(), value: Some(codec::encode(&row).into()) }
-}
-
-/// Up to where the settled tables are on disk.
-pub fn settled_row(log: &Log) -> Result<Option<SettledRow>, log::Error> {
-    log.get(SETTLED_SPACE, b"upto")?.as_deref().map(codec::decode).transpose()
 }
 
 /// The codec of a store's public ids, unsealed from its first entry; proves the master key.
@@ -160,7 +136,11 @@ impl Engine {
                 };
                 let endpoint = EndpointKey { account: delivery.account, endpoint: row.endpoint };
                 let out = Engine::was_in_flight(delivery, endpoint);
-                self.uncounted(&out, ErrorClass::Interrupted, "the server stopped while the request was out")?;
+                self.uncounted(
+                    &out,
+                    ErrorClass::Interrupted,
+                    "the server stopped while the request was out",
+                )?;
             }
             self.finish()?;
         }
@@ -204,4 +184,3 @@ fn found(
     })?;
     Ok(log)
 }
-

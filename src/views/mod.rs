@@ -6,6 +6,7 @@ pub mod check;
 pub mod query;
 pub mod rebuild;
 pub mod rows;
+pub mod settled;
 mod shadow;
 
 pub use query::View;

@@ -11,9 +11,7 @@ use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
-use hooklog_projections::ids::{
-    AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq,
-};
+use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
@@ -119,6 +117,11 @@ impl View<'_> {
     /// The snapshot below.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
+    }
+
+    /// The generation of its views.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The last entry that this state includes.
@@ -289,13 +292,12 @@ impl View<'_> {
     pub fn oldest_due(&self, key: EndpointKey) -> Result<Option<DueKey>, log::Error> {
         let from = key.bytes();
         let to = [from.as_slice(), &[0xff; 16]].concat();
-        let rows =
-            self.range::<Due>(Bound::Included(&from), Bound::Included(&to), Order::Ascending, 1)?;
+        let rows = self.range::<Due>(Bound::Included(&from), Bound::Included(&to), Order::Ascending, 1)?;
         Ok(rows.first().map(|(key, ())| *key))
     }
 
     fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Value>, log::Error> {
-        read_row::<T>(&*self.snapshot.read, self.generation, &key.bytes())
+        read_row::<T>(&self.snapshot, self.generation, &key.bytes())
     }
 
     /// Memory first, then the newest published state: a row leaves memory only after it was published.
@@ -310,7 +312,7 @@ impl View<'_> {
             Some(row) => row.as_deref().map(codec::decode).transpose(),
             None => {
                 let view = self.published.view();
-                read_row::<T>(&*view.snapshot.read, view.generation, &bytes)
+                read_row::<T>(&view.snapshot, view.generation, &bytes)
             }
         }
     }
@@ -333,7 +335,11 @@ impl View<'_> {
                 Ok(row) => rows.push(row),
                 Err(error) => failed = Some(error),
             }
-            if failed.is_some() || rows.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if failed.is_some() || rows.len() >= limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         failed.map_or(Ok(rows), Err)
     }

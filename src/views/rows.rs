@@ -12,28 +12,61 @@ use bytes::Bytes;
 use hooklog_projections::TABLES;
 use hooklog_projections::tables::{Cadence, Key, Table, Tables};
 
-use crate::log::{self, Change, Order, Read, Space, codec};
+use crate::log::{self, Change, Order, Read, Snapshot, Space, codec};
 
 /// The rows of settled tables that are newer than those on disk, by table and key. `None`: removed.
 pub type Settled = BTreeMap<(&'static str, Bytes), Option<Bytes>>;
 
-/// What the batch has done to one key.
-struct Touched {
-    /// Whether the row was there before the batch. `Maybe` if nobody looked and nothing tells.
-    before: Before,
+/// What has been done to the rows of one table, by key.
+#[derive(Default)]
+pub(super) struct Touched(BTreeMap<Bytes, TouchedRow>);
+
+struct TouchedRow {
+    /// It was not there before: if it goes again, nothing was ever done.
+    new: bool,
     now: Option<Bytes>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Absent,
-    Maybe,
+impl Touched {
+    /// What was done to a row, if anything; `Some(None)`: removed.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
+        self.0.get(key).map(|row| row.now.as_ref())
+    }
+
+    /// Sets or removes a row.
+    pub(super) fn set<T: Table>(&mut self, key: Bytes, now: Option<Bytes>) {
+        // A list (rows without a value) is only ever put to by the fact that enters it: the row was not there.
+        let new = size_of::<T::Value>() == 0 && now.is_some();
+        match self.0.get_mut(&key) {
+            Some(row) => row.now = now,
+            None => drop(self.0.insert(key, TouchedRow { new, now })),
+        }
+    }
+
+    /// What must be done on disk, in the order of keys.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
+        self.0.iter().filter(|(_, row)| row.now.is_some() || !row.new).map(|(key, row)| (key, &row.now))
+    }
+
+    /// What was done to the rows between two keys.
+    pub(super) fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
+        self.0.range::<[u8], _>((from, to)).map(|(key, row)| (key, row.now.as_ref()))
+    }
+
+    /// How many rows were touched.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// The rows of the batch in the making.
 pub struct Rows {
     generation: u32,
-    batch: HashMap<&'static str, BTreeMap<Bytes, Touched>>,
+    batch: HashMap<&'static str, Touched>,
     settled_batch: Settled,
     settled: Arc<RwLock<Settled>>,
 }
@@ -59,11 +92,8 @@ impl Rows {
         let mut out = Vec::new();
         for (name, _) in TABLES.iter().filter(|(_, cadence)| *cadence == Cadence::EveryBatch) {
             let space = Space::View { name, version: self.generation };
-            for (key, row) in self.batch.get(name).into_iter().flatten() {
-                if row.now.is_some() || row.before == Before::Maybe {
-                    out.push(Change { space, key: key.clone(), value: row.now.clone() });
-                }
-            }
+            let changes = self.batch.get(name).into_iter().flat_map(Touched::changes);
+            out.extend(changes.map(|(key, value)| Change { space, key: key.clone(), value: value.clone() }));
         }
         out
     }
@@ -93,10 +123,9 @@ impl Rows {
         self.settled.write().expect("no holder panics").clear();
     }
 
-    /// Forgets the batch.
-    pub fn discard(&mut self) {
-        self.batch.clear();
-        self.settled_batch.clear();
+    /// The views of another generation are the live ones.
+    pub fn switched(&mut self, generation: u32) {
+        self.generation = generation;
     }
 }
 
@@ -120,7 +149,7 @@ impl Live<'_> {
         let settled = self.rows.settled.read().expect("no holder panics");
         let newer = |key: &[u8]| -> Option<Option<Bytes>> {
             if let Some(row) = batch.and_then(|rows| rows.get(key)) {
-                return Some(row.now.clone());
+                return Some(row.cloned());
             }
             if T::CADENCE == Cadence::EveryBatch {
                 return None;
@@ -137,8 +166,8 @@ impl Live<'_> {
             if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if let Some(rows) = batch {
-            for (key, row) in rows.range::<[u8], _>((from, to)) {
-                if let Some(value) = &row.now {
+            for (key, row) in rows.range(from, to) {
+                if let Some(value) = row {
                     found.insert(key.clone(), value.clone());
                 }
             }
@@ -181,7 +210,9 @@ impl Live<'_> {
 
 /// A key on disk that its table cannot read.
 pub(crate) fn bad_key(table: &str) -> log::Error {
-    log::Error::Damaged(format!("a key of the view {table} cannot be read; `hooklog store rebuild` makes it anew"))
+    log::Error::Damaged(format!(
+        "a key of the view {table} cannot be read; `hooklog store rebuild` makes it anew"
+    ))
 }
 
 impl Tables for Live<'_> {
@@ -197,12 +228,12 @@ impl Tables for Live<'_> {
             };
             return match row {
                 Some(row) => row.as_deref().map(codec::decode).transpose(),
-                None => read_row::<T>(self.disk, self.rows.generation, &key.1),
+                None => read_disk_row::<T>(self.disk, self.rows.generation, &key.1),
             };
         }
         match self.rows.batch.get(T::NAME).and_then(|rows| rows.get(key.as_slice())) {
-            Some(row) => row.now.as_deref().map(codec::decode).transpose(),
-            None => read_row::<T>(self.disk, self.rows.generation, &key),
+            Some(row) => row.map(|row| codec::decode(row)).transpose(),
+            None => read_disk_row::<T>(self.disk, self.rows.generation, &key),
         }
     }
 
@@ -224,22 +255,26 @@ impl Live<'_> {
             self.rows.settled_batch.insert((T::NAME, key), now);
             return;
         }
-        // A list (rows without a value) is only ever put to by the fact that enters it: the row was not there.
-        let lists = size_of::<T::Value>() == 0;
-        let before = if lists && now.is_some() { Before::Absent } else { Before::Maybe };
-        let rows = self.rows.batch.entry(T::NAME).or_default();
-        rows.entry(key)
-            .and_modify(|row| row.now = now.clone())
-            .or_insert_with(|| Touched { before, now: now.clone() });
+        self.rows.batch.entry(T::NAME).or_default().set::<T>(key, now);
     }
 }
 
 /// A row as it is on disk.
-pub(crate) fn read_row<T: Table>(
+pub(super) fn read_disk_row<T: Table>(
     disk: &dyn Read,
     generation: u32,
     key: &[u8],
 ) -> Result<Option<T::Value>, log::Error> {
     let space = Space::View { name: T::NAME, version: generation };
     disk.get(space, key)?.as_deref().map(codec::decode).transpose()
+}
+
+/// A row as a published state has it.
+pub(super) fn read_row<T: Table>(
+    snapshot: &Snapshot,
+    generation: u32,
+    key: &[u8],
+) -> Result<Option<T::Value>, log::Error> {
+    let space = Space::View { name: T::NAME, version: generation };
+    snapshot.get(space, key)?.as_deref().map(codec::decode).transpose()
 }

@@ -1,0 +1,103 @@
+//! Makes a recorded attempt's request: reads the body, opens the sealed keys, hands both to the client.
+//!
+//! Never knows retries: it brings back whatever the client heard.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hooklog_projections::policy::{ErrorClass, Text};
+use hooklog_projections::time::Millis;
+use zeroize::Zeroizing;
+
+use super::Attempt;
+use super::driver::Courier;
+use crate::clock::Clock;
+use crate::delivery::{Client, Fault, Key, Outcome, Request, TextSecret};
+use crate::log::BodySlot;
+use crate::secrets::{MasterKey, Purpose};
+use crate::views::query::Published;
+
+/// Delivers over HTTP.
+pub struct HttpCourier {
+    client: Arc<Client>,
+    master: Arc<MasterKey>,
+    published: Arc<Published>,
+    clock: Arc<dyn Clock>,
+}
+
+impl HttpCourier {
+    /// One for an engine's published states.
+    pub fn new(
+        client: Arc<Client>,
+        master: Arc<MasterKey>,
+        published: Arc<Published>,
+        clock: Arc<dyn Clock>,
+    ) -> HttpCourier {
+        HttpCourier { client, master, published, clock }
+    }
+
+    async fn request(&self, attempt: Attempt) -> Result<Request, String> {
+        let (body, content_type) = match attempt.fresh {
+            Some(fresh) => fresh,
+            None => self.read(attempt.delivery.account, &attempt.event, attempt.accepted).await?,
+        };
+        let settings = &attempt.target.settings;
+        let (account, endpoint) = (attempt.endpoint.account, attempt.endpoint.endpoint);
+        let mut keys = Vec::with_capacity(attempt.signing.len());
+        for key in &attempt.signing {
+            let purpose = Purpose::SigningKey { account, endpoint, key: key.id };
+            let secret = self.master.open(&purpose, &key.secret).map_err(|error| error.to_string())?;
+            keys.push(Key::from_bytes(secret).map_err(|error| error.to_string())?);
+        }
+        let secret = self.master.open(&Purpose::AccountSecret { account }, &attempt.account_secret);
+        let secret = secret.map_err(|error| error.to_string())?;
+        let secret = String::from_utf8(secret.to_vec()).map_err(|_| "the account's secret is no text")?;
+        Ok(Request {
+            url: settings.url.to_string(),
+            event_id: attempt.event,
+            body,
+            content_type: content_type.to_string(),
+            run: attempt.run,
+            keys,
+            account_secret: Some(TextSecret::new(Zeroizing::new(secret))),
+            schemes: settings.schemes,
+            headers: settings.headers.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
+            timeout: Duration::from_millis(settings.timeout.0),
+        })
+    }
+
+    /// Reads an event's body on a thread that may block: it can lie cold on disk.
+    async fn read(
+        &self,
+        account: hooklog_projections::ids::AccountId,
+        event: &hooklog_projections::ids::EventId,
+        accepted: hooklog_projections::ids::Seq,
+    ) -> Result<(Bytes, Text), String> {
+        let (published, event) = (self.published.clone(), event.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let view = published.view();
+            let row = view.event(account, &event).map_err(|error| error.to_string())?;
+            let row = row.ok_or("the event's record is missing")?;
+            let body = view.body(BodySlot::Event(accepted)).map_err(|error| error.to_string())?;
+            Ok((body.ok_or("the event's body is missing")?.bytes, row.body.content_type))
+        });
+        read.await.map_err(|_| "reading the event's body failed")?
+    }
+}
+
+impl Courier for HttpCourier {
+    fn carry(&self, attempt: Attempt) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            match self.request(attempt).await {
+                Ok(request) => self.client.send(request, || self.clock.now().0 / 1000).await,
+                Err(detail) => {
+                    tracing::error!(%detail, "an attempt could not be made");
+                    let fault = Fault { class: ErrorClass::NotSent, detail };
+                    Outcome { result: Err(fault), took: Millis(0), resent: false }
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,296 @@
+//! The thread around the engine: feeds it what comes in, hands out answers, and lets attempts go.
+//!
+//! One OS thread writes, for a commit can block; each attempt is a task of the async runtime. Never decides
+//! anything.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures::FutureExt;
+use hooklog_projections::fact::Actor;
+use hooklog_projections::ids::Seq;
+use hooklog_projections::policy::ErrorClass;
+use hooklog_projections::time::Millis;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::handle::{Handle, Health};
+use super::{Answer, Attempt, Command, Engine, Fatal, Input, Rejection, Ticket};
+use crate::clock::{Clock, SystemChance};
+use crate::delivery::{Fault, Outcome};
+use crate::log::{self, Snapshot};
+use crate::views::rebuild::{self, Rebuilt};
+
+/// Wishes that may wait for the writer; the next one waits for room.
+const QUEUE_MAX: usize = 4_096;
+/// The longest the writer sleeps: bounds how late a jump of the wall clock is seen.
+const SLEEP_MAX: Millis = Millis(1_000);
+/// Between two proofs that the store still takes writes.
+const HEARTBEAT: Millis = Millis(5_000);
+/// A commit that takes longer than this will not return.
+pub const STUCK_AFTER: Millis = Millis(10_000);
+
+/// Carries one recorded attempt to its receiver.
+pub trait Courier: Send + Sync + 'static {
+    /// Sends it and waits for the end, which comes within the endpoint's time-out.
+    fn carry(&self, attempt: Attempt) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+}
+
+/// What comes in.
+pub(super) enum Message {
+    Ask { actor: Actor, command: Command, reply: Reply, _room: OwnedSemaphorePermit },
+    Ended { delivery: Seq, outcome: Outcome },
+    Control(Control),
+}
+
+pub(super) type Reply = oneshot::Sender<Result<Answer, Rejection>>;
+
+/// What is asked of the writer itself.
+pub(super) enum Control {
+    /// Write the settled tables and answer with what is published then.
+    Settle(oneshot::Sender<Arc<Snapshot>>),
+    /// Make rebuilt views the live ones.
+    Switch(Box<Rebuilt>, oneshot::Sender<Result<(), rebuild::Error>>),
+    /// Make no more attempts, take no more events.
+    Drain,
+    /// End.
+    Stop,
+}
+
+/// A running engine.
+pub struct Running {
+    /// Speaks to it.
+    pub handle: Handle,
+    thread: JoinHandle<Result<(), Fatal>>,
+    tasks: TaskTracker,
+    sender: Sender<Message>,
+}
+
+/// Runs an engine on a thread of its own; `courier` makes its attempts, on `runtime`.
+pub fn run(
+    engine: Engine,
+    courier: Arc<dyn Courier>,
+    clock: Arc<dyn Clock>,
+    runtime: tokio::runtime::Handle,
+) -> Running {
+    let (sender, receiver) = channel();
+    let health = Arc::new(Health::default());
+    let handle = Handle::new(
+        sender.clone(),
+        Arc::new(Semaphore::new(QUEUE_MAX)),
+        engine.published().clone(),
+        engine.log.disk().clone(),
+        health.clone(),
+    );
+    let tasks = TaskTracker::new();
+    let driver = Driver {
+        engine,
+        receiver,
+        sender: sender.clone(),
+        courier,
+        clock,
+        runtime,
+        tasks: tasks.clone(),
+        health,
+        waiting: HashMap::new(),
+        settles: Vec::new(),
+        next_ticket: 0,
+    };
+    let thread = std::thread::Builder::new().name("hooklog-writer".into());
+    let thread = thread.spawn(move || driver.run()).expect("the system has a thread to spare");
+    Running { handle, thread, tasks, sender }
+}
+
+impl Running {
+    /// Stops in order: no new attempts and events, what is in flight gets `limit` to end, then the store is
+    /// closed. Attempts still out then are interrupted: the next start sends them again.
+    pub async fn stop(self, limit: Duration) -> Result<(), Fatal> {
+        let _ = self.sender.send(Message::Control(Control::Drain));
+        self.tasks.close();
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+            tracing::warn!(attempts = self.tasks.len(), "attempts were still out at the end of the drain");
+        }
+        let _ = self.sender.send(Message::Control(Control::Stop));
+        self.ended().await
+    }
+
+    /// Waits until the engine ends by itself, which only an error makes it do.
+    pub async fn ended(self) -> Result<(), Fatal> {
+        let ended = tokio::task::spawn_blocking(move || self.thread.join()).await;
+        match ended {
+            Ok(Ok(result)) => result,
+            _ => Err(Fatal::Log(log::Error::Misuse("the writer panicked".into()))),
+        }
+    }
+
+    /// Notified when the engine has ended.
+    pub fn on_end(&self) -> Arc<Notify> {
+        self.handle.health().ended.clone()
+    }
+}
+
+struct Driver {
+    engine: Engine,
+    receiver: Receiver<Message>,
+    sender: Sender<Message>,
+    courier: Arc<dyn Courier>,
+    clock: Arc<dyn Clock>,
+    runtime: tokio::runtime::Handle,
+    tasks: TaskTracker,
+    health: Arc<Health>,
+    waiting: HashMap<Ticket, Reply>,
+    settles: Vec<oneshot::Sender<Arc<Snapshot>>>,
+    next_ticket: u64,
+}
+
+impl Driver {
+    fn run(mut self) -> Result<(), Fatal> {
+        let result = self.turns();
+        self.health.end(result.as_ref().err().map(ToString::to_string));
+        for (_, reply) in self.waiting.drain() {
+            let _ = reply.send(Err(Rejection::OutcomeUnknown));
+        }
+        if let Err(error) = &result {
+            tracing::error!(%error, "the writer stopped: nothing more is accepted or sent");
+        } else if let Err(error) = self.engine.log.close() {
+            tracing::warn!(%error, "the store could not be flushed; the next start takes a little longer");
+        }
+        result
+    }
+
+    fn turns(&mut self) -> Result<(), Fatal> {
+        let mut beat_at = self.clock.monotonic();
+        let mut more = true;
+        loop {
+            let first = if more { None } else { self.wait() };
+            let mut stop = false;
+            self.engine.begin(self.clock.now());
+            let mut next = first.or_else(|| self.poll());
+            while let Some(message) = next {
+                stop |= self.take(message)?;
+                next = if self.engine.has_room() && !stop { self.poll() } else { None };
+            }
+            self.health.watchdog.enter(self.clock.monotonic().0);
+            let turn = self.engine.finish();
+            self.health.watchdog.leave();
+            let turn = turn?;
+            more = turn.more || !self.engine.has_room();
+            self.health.turned(&self.engine, self.clock.monotonic());
+            for (ticket, answer) in turn.answers {
+                if let Some(reply) = self.waiting.remove(&ticket) {
+                    let _ = reply.send(answer);
+                }
+            }
+            for settle in self.settles.drain(..) {
+                let _ = settle.send(self.engine.log.snapshot());
+            }
+            for attempt in turn.attempts {
+                self.let_go(attempt);
+            }
+            if turn.owed {
+                self.health.owed.notify_one();
+            }
+            let now = self.clock.monotonic();
+            if now.0.saturating_sub(beat_at.0) >= HEARTBEAT.0 {
+                beat_at = now;
+                self.health.watchdog.enter(now.0);
+                let beat = self.engine.log.heartbeat();
+                self.health.watchdog.leave();
+                beat?;
+                self.engine.republish();
+            }
+            if stop {
+                self.engine.begin(self.clock.now());
+                self.engine.settle();
+                self.engine.finish()?;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps until something comes in or something is due.
+    fn wait(&self) -> Option<Message> {
+        let now = self.clock.now();
+        let sleep = self.engine.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX));
+        match self.receiver.recv_timeout(Duration::from_millis(sleep.0)) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            // The driver itself holds a sender.
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    fn poll(&self) -> Option<Message> {
+        match self.receiver.try_recv() {
+            Ok(message) => Some(message),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Takes one message into the turn; whether it is the last.
+    fn take(&mut self, message: Message) -> Result<bool, Fatal> {
+        let mut chance = SystemChance;
+        match message {
+            Message::Ask { actor, command, reply, _room } => {
+                self.next_ticket += 1;
+                let ticket = Ticket(self.next_ticket);
+                self.waiting.insert(ticket, reply);
+                self.engine.handle(Input::Command { ticket, actor, command }, &mut chance)?;
+            }
+            Message::Ended { delivery, outcome } => {
+                self.engine.handle(Input::Outcome { delivery, outcome }, &mut chance)?;
+            }
+            Message::Control(Control::Settle(reply)) => {
+                self.engine.settle();
+                self.settles.push(reply);
+            }
+            Message::Control(Control::Switch(rebuilt, reply)) => {
+                // The batch in the making is of the old views: it goes first.
+                let turn = self.engine.finish()?;
+                for (ticket, answer) in turn.answers {
+                    if let Some(reply) = self.waiting.remove(&ticket) {
+                        let _ = reply.send(answer);
+                    }
+                }
+                turn.attempts.into_iter().for_each(|attempt| self.let_go(attempt));
+                let switched = self.engine.switch(*rebuilt);
+                let fatal = switched.is_err();
+                let _ = reply.send(switched);
+                if fatal {
+                    return Err(Fatal::Log(log::Error::Poisoned));
+                }
+            }
+            Message::Control(Control::Drain) => {
+                self.engine.set_sending(false);
+                self.engine.set_accepting(false);
+                self.health.drain();
+            }
+            Message::Control(Control::Stop) => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// The record is durable: the request may leave.
+    fn let_go(&self, attempt: Attempt) {
+        let (courier, sender) = (self.courier.clone(), self.sender.clone());
+        let delivery = attempt.delivery.seq;
+        self.tasks.spawn_on(
+            async move {
+                let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;
+                let outcome = carried.unwrap_or_else(|_| {
+                    tracing::error!(%delivery, "a fault in Hooklog: carrying an attempt panicked");
+                    let detail = "a fault in Hooklog; the operator's log says more".into();
+                    let fault = Fault { class: ErrorClass::NotSent, detail };
+                    Outcome { result: Err(fault), took: Millis(0), resent: false }
+                });
+                let _ = sender.send(Message::Ended { delivery, outcome });
+            },
+            &self.runtime,
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Telling account owners what they must know, driven by facts.
