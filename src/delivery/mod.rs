@@ -5,6 +5,7 @@
 //! [`Outcome`] goes out.
 
 pub mod classify;
+pub mod client;
 pub mod guard;
 pub mod request;
 pub mod retry_after;
@@ -19,6 +20,7 @@ use hooklog_projections::ids::EventId;
 use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Millis, Timestamp};
 
+pub use client::Client;
 pub use sign::{Key, TextSecret};
 
 /// All that one attempt sends. It is signed when it leaves, not when it is built.
