@@ -244,6 +244,7 @@ impl fmt::Debug for Client {
 fn build(options: Options, resolver: Resolver, idle_max: usize) -> Result<reqwest::Client, Error> {
     reqwest::Client::builder()
         .http1_only()
+        .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         // The environment's proxies would resolve the name themselves, unjudged.
         .no_proxy()

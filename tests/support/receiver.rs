@@ -1,0 +1,213 @@
+//! A receiver made of raw sockets: it logs every byte it is sent and answers exactly what a test tells it to.
+//!
+//! It never waits by the clock: what it does next depends only on what arrived, and on its peer going away.
+#![allow(dead_code)]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// One thing a receiver does in answer to a request. After the last one the connection stays open for the next
+/// request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Sends these bytes.
+    Bytes(Vec<u8>),
+    /// Sends these bytes again and again until the peer has gone.
+    Endless(Vec<u8>),
+    /// Sends nothing more, and waits until the peer has gone.
+    Hold,
+    /// Closes the connection in order.
+    Close,
+    /// Breaks the connection off (RST).
+    Reset,
+}
+
+/// What a receiver does in answer to one request.
+pub type Reply = Vec<Step>;
+
+/// A request as it came in.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Of all requests to this receiver, from 0.
+    pub number: usize,
+    /// The connection it came in on, from 0.
+    pub connection: usize,
+    /// Of all requests on that connection, from 0.
+    pub nth: usize,
+    /// Every byte of it.
+    pub bytes: Vec<u8>,
+}
+
+/// A receiver on a port of its own on 127.0.0.1. It lives as long as the test's runtime.
+pub struct Receiver {
+    /// Where it listens.
+    pub address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    received: mpsc::UnboundedReceiver<Received>,
+}
+
+impl Receiver {
+    /// A receiver that answers each request as `reply` says.
+    pub async fn answering(reply: impl FnMut(&Received) -> Reply + Send + 'static) -> Receiver {
+        Receiver::start(true, reply).await
+    }
+
+    /// A receiver that answers its first request with the first reply and so on; the last one is repeated.
+    pub async fn scripted(replies: Vec<Reply>) -> Receiver {
+        assert!(!replies.is_empty(), "a script has at least one reply");
+        Receiver::answering(move |r| replies[r.number.min(replies.len() - 1)].clone()).await
+    }
+
+    /// A receiver that answers as soon as the first bytes arrive, whatever they are.
+    pub async fn blurting(reply: Reply) -> Receiver {
+        Receiver::start(false, move |_| reply.clone()).await
+    }
+
+    async fn start(whole: bool, reply: impl FnMut(&Received) -> Reply + Send + 'static) -> Receiver {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (log, received) = mpsc::unbounded_channel();
+        let state = Arc::new(State { whole, reply: Mutex::new((0, Box::new(reply))), log });
+        let counter = connections.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let connection = counter.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream, connection, state.clone()));
+            }
+        });
+        Receiver { address, connections, received }
+    }
+
+    /// A URL of it.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// How many connections were made to it so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// The next request, once it is there.
+    pub async fn next(&mut self) -> Received {
+        self.received.recv().await.expect("the receiver runs as long as the test")
+    }
+
+    /// The requests that came in since the last look.
+    pub fn so_far(&mut self) -> Vec<Received> {
+        std::iter::from_fn(|| self.received.try_recv().ok()).collect()
+    }
+}
+
+impl Received {
+    /// The request line.
+    pub fn line(&self) -> &str {
+        self.head().split("\r\n").next().unwrap_or("")
+    }
+
+    /// Names and values in the order they came, names as sent.
+    pub fn headers(&self) -> Vec<(&str, &str)> {
+        self.head().split("\r\n").skip(1).filter_map(|line| line.split_once(": ")).collect()
+    }
+
+    /// The values of one field.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        self.headers().into_iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v).collect()
+    }
+
+    /// The bytes after the head.
+    pub fn body(&self) -> &[u8] {
+        let end = head_end(&self.bytes).unwrap_or(self.bytes.len());
+        &self.bytes[end..]
+    }
+
+    fn head(&self) -> &str {
+        let end = head_end(&self.bytes).map_or(self.bytes.len(), |end| end - 4);
+        std::str::from_utf8(&self.bytes[..end]).expect("our heads are ASCII")
+    }
+}
+
+/// A whole response with a length, after which the connection can be used again.
+pub fn answer(status: u16, headers: &str, body: &str) -> Reply {
+    let text = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+    vec![Step::Bytes(text.into_bytes())]
+}
+
+/// Exactly these bytes.
+pub fn raw(bytes: impl AsRef<[u8]>) -> Step {
+    Step::Bytes(bytes.as_ref().to_vec())
+}
+
+type Replier = Box<dyn FnMut(&Received) -> Reply + Send>;
+
+struct State {
+    whole: bool,
+    reply: Mutex<(usize, Replier)>,
+    log: mpsc::UnboundedSender<Received>,
+}
+
+async fn serve(mut stream: TcpStream, connection: usize, state: Arc<State>) {
+    let mut buffer = Vec::new();
+    for nth in 0.. {
+        let bytes = loop {
+            if let Some(len) = request_len(&buffer, state.whole) {
+                break buffer.drain(..len).collect();
+            }
+            match stream.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        };
+        let reply = {
+            let mut guard = state.reply.lock().expect("no test panics in a reply");
+            let (number, reply) = &mut *guard;
+            let received = Received { number: *number, connection, nth, bytes };
+            *number += 1;
+            let steps = reply(&received);
+            state.log.send(received).ok();
+            steps
+        };
+        for step in reply {
+            match step {
+                Step::Bytes(bytes) => {
+                    if stream.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Step::Endless(bytes) => while stream.write_all(&bytes).await.is_ok() {},
+                Step::Hold => {
+                    let mut rest = Vec::new();
+                    stream.read_to_end(&mut rest).await.ok();
+                    return;
+                }
+                Step::Close => return,
+                Step::Reset => {
+                    stream.set_zero_linger().ok();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The length of the first request in these bytes, once it is there whole.
+fn request_len(bytes: &[u8], whole: bool) -> Option<usize> {
+    if !whole {
+        return (!bytes.is_empty()).then_some(bytes.len());
+    }
+    let head = head_end(bytes)?;
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    let length = text.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
+    let len = head + length.map_or(0, |length| length.parse().expect("a length"));
+    (bytes.len() >= len).then_some(len)
+}
+
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4)
+}
