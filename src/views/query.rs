@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::counts::{Counts, CountsTable};
-use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory};
+use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
@@ -148,6 +148,27 @@ impl View<'_> {
     /// An endpoint.
     pub fn endpoint(&self, key: EndpointKey) -> Result<Option<Endpoint>, log::Error> {
         self.row::<Endpoints>(&key)
+    }
+
+    /// The endpoint of an id, whoever owns it: one look per account.
+    pub fn find_endpoint(&self, id: EndpointId) -> Result<Option<(EndpointKey, Endpoint)>, log::Error> {
+        let mut after = None;
+        loop {
+            let page = self.accounts(after, 1000)?;
+            let Some((last, _)) = page.last() else { return Ok(None) };
+            after = Some(*last);
+            for (account, _) in &page {
+                let key = EndpointKey { account: *account, endpoint: id };
+                if let Some(row) = self.endpoint(key)? {
+                    return Ok(Some((key, row)));
+                }
+            }
+        }
+    }
+
+    /// Whether the owner is yet to be told of a dead delivery.
+    pub fn owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
+        Ok(self.row::<Owed>(&place)?.is_some())
     }
 
     /// All endpoints of an account, oldest first; an account has a bounded number.
