@@ -18,7 +18,7 @@ pub fn schedule(value: &RawValue) -> Result<Schedule, Bad> {
         return word::<Preset>(presets)(value).map(Preset::schedule);
     }
     let first = |problem: super::problem::Problem| match problem.errors.into_iter().next() {
-        Some(error) => bad("bad-schedule", format!("{}: {}", error.pointer, error.detail)),
+        Some(error) => Bad { code: error.code, detail: format!("{}: {}", error.pointer, error.detail) },
         None => bad("bad-schedule", problem.detail),
     };
     let mut fields = Fields::of(value, "").map_err(first)?;
@@ -119,7 +119,10 @@ fn wait(value: &RawValue) -> Result<Millis, Bad> {
 
 fn span_text(span: Millis) -> String {
     let secs = span.0 / 1000;
-    match [(86_400, 'd'), (3600, 'h'), (60, 'm')].into_iter().find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit)) {
+    match [(86_400, 'd'), (3600, 'h'), (60, 'm')]
+        .into_iter()
+        .find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit))
+    {
         Some((unit, name)) => format!("{}{name}", secs / unit),
         None => format!("{secs}s"),
     }

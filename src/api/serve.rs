@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,8 +31,6 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long open requests may take to end once the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
-/// After an accept that failed (too many open files), before the next one.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where to listen. Neither is needed.
 #[derive(Debug, Default)]
@@ -46,18 +45,15 @@ pub struct Listeners {
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let open = TaskTracker::new();
+    let (over_tcp, over_unix) = (router(state.clone()), router(state.local()));
     let tcp = async {
         if let Some(listener) = listeners.tcp {
-            let app = router(state.clone());
-            accept(async || listener.accept().await.map(|(stream, _)| stream), app, &room, &open, &stop)
-                .await;
+            accept(listener, over_tcp, &room, &open, &stop).await;
         }
     };
     let unix = async {
         if let Some(listener) = listeners.unix {
-            let app = router(state.local());
-            accept(async || listener.accept().await.map(|(stream, _)| stream), app, &room, &open, &stop)
-                .await;
+            accept(listener, over_unix, &room, &open, &stop).await;
         }
     };
     tokio::join!(tcp, unix);
@@ -87,8 +83,9 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
-    next: impl AsyncFn() -> io::Result<S>,
+/// A listener waits a moment by itself after an accept that failed (too many open files).
+async fn accept<L: Listener>(
+    mut listener: L,
     app: Router,
     room: &Arc<Semaphore>,
     open: &TaskTracker,
@@ -101,23 +98,15 @@ async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
             () = stop.cancelled() => return,
         };
         let Ok(permit) = permit else { return };
-        let accepted = tokio::select! {
-            accepted = next() => accepted,
+        let (stream, _) = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        match accepted {
-            Ok(stream) => {
-                let (app, stop) = (app.clone(), stop.clone());
-                open.spawn(async move {
-                    connection(stream, app, stop).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
-                let _ = tokio::time::timeout(ACCEPT_PAUSE, stop.cancelled()).await;
-            }
-        }
+        let (app, stop) = (app.clone(), stop.clone());
+        open.spawn(async move {
+            connection(stream, app, stop).await;
+            drop(permit);
+        });
     }
 }
 
