@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
@@ -36,6 +37,9 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
+
+/// How often a flush that is waited for is looked at: fjall has no signal for it.
+const FLUSH_POLL: Duration = Duration::from_millis(2);
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -229,11 +233,17 @@ impl Disk for FjallDisk {
     }
 
     fn settle(&self) -> Result<(), Error> {
-        // A dead worker would never finish what is waited for below: only a write tells.
-        self.0.database.persist(PersistMode::SyncAll).map_err(explain)?;
-        for handle in self.handles().named.values() {
+        let handles = self.handles();
+        for handle in handles.named.values() {
             if handle.tree.active_memtable().size() > 0 {
-                handle.rotate_memtable_and_wait().map_err(explain)?;
+                handle.rotate_memtable().map_err(explain)?;
+            }
+        }
+        for handle in handles.named.values() {
+            while handle.tree.sealed_memtable_count() > 0 {
+                // A worker that died never finishes; only a sync tells.
+                self.0.database.persist(PersistMode::SyncAll).map_err(explain)?;
+                std::thread::sleep(FLUSH_POLL);
             }
         }
         Ok(())

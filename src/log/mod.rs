@@ -11,6 +11,8 @@ pub mod codec;
 pub mod disk;
 mod error;
 pub mod fjall_disk;
+#[cfg(test)]
+mod golden;
 pub mod mark;
 pub mod memory;
 mod snapshot;
