@@ -80,6 +80,19 @@ impl Twin {
         log
     }
 
+    /// The log as it is, its views built again.
+    fn accepted(&mut self) -> Opened {
+        let (disk, mark) = self.parts();
+        let opened = Log::accept_head(disk, mark, Options::default()).unwrap();
+        let (Opened::Fresh(log) | Opened::Existing(log)) = &opened;
+        assert!(log.disk().spaces().iter().all(|name| !name.starts_with("view-")));
+        log.disk().ensure(ROWS).unwrap();
+        log.disk().ensure(TIP).unwrap();
+        let mut rows = (1..=log.head().0).map(|seq| (key(seq).into(), Some(key(entry(seq).at.0).into())));
+        log.disk().ingest(ROWS, &mut rows).unwrap();
+        opened
+    }
+
     fn lose_mark(&mut self) {
         match self {
             Twin::Memory { mark, .. } => mark.lose(),
@@ -94,7 +107,7 @@ impl Twin {
 }
 
 fn small() -> Settings {
-    Settings { cache_bytes: 1 << 20, memtable_bytes: 256 << 10, meta_memtable_bytes: 64 << 10 }
+    Settings { cache_bytes: 1 << 20, memtable_bytes: 256 << 10, view_memtable_bytes: 64 << 10 }
 }
 
 fn entry(seq: u64) -> Entry {
@@ -195,6 +208,7 @@ on_both! {
     a_log_that_lost_a_whole_bucket_goes_on_once_accepted
     a_log_that_lost_everything_goes_on_once_accepted
     a_mark_of_another_log_is_refused
+    a_lost_heartbeat_is_noticed
     a_store_without_its_meta_rows_is_refused
     damage_is_found_and_named
     a_newer_format_is_refused
@@ -420,8 +434,7 @@ fn a_log_that_ends_before_its_mark_is_refused(mut twin: Twin) {
     assert!(error.to_string().contains("restore") && error.to_string().contains("accept-head"), "{error}");
     assert!(twin.open().is_err(), "asking again changes nothing");
 
-    let (disk, mark) = twin.parts();
-    let log = Log::accept_head(disk, mark, Options::default()).unwrap().into_log();
+    let log = twin.accepted().into_log();
     assert_eq!(log.head(), Seq(3));
     drop(log);
     let mut log = twin.existing();
@@ -437,8 +450,7 @@ fn a_log_without_its_mark_is_refused(mut twin: Twin) {
     twin.lose_mark();
     let error = twin.open().err().unwrap();
     assert!(matches!(error, Error::NoMark { log: Seq(3) }), "{error}");
-    let (disk, mark) = twin.parts();
-    drop(Log::accept_head(disk, mark, Options::default()).unwrap());
+    drop(twin.accepted());
     assert_eq!(verify(&twin.existing()).unwrap().entries, 3);
 }
 
@@ -457,8 +469,7 @@ fn a_log_that_lost_a_whole_bucket_goes_on_once_accepted(mut twin: Twin) {
     changes.push(Change::remove(Space::Log(1), key(cut - 2)));
     twin.tamper(&changes);
     assert!(matches!(twin.open(), Err(Error::BehindMark { .. })));
-    let (disk, mark) = twin.parts();
-    drop(Log::accept_head(disk, mark, Options::default()).unwrap());
+    drop(twin.accepted());
     let mut log = twin.existing();
     assert_eq!(log.head(), Seq(cut - 3));
     grow(&mut log, &[5, 5]);
@@ -473,10 +484,7 @@ fn a_log_that_lost_everything_goes_on_once_accepted(mut twin: Twin) {
     drop(log);
     twin.tamper(&[Change::remove(Space::Log(1), key(1))]);
     assert!(matches!(twin.open(), Err(Error::BehindMark { log: Seq(0), mark: Seq(1) })));
-    let (disk, mark) = twin.parts();
-    let Opened::Fresh(mut log) = Log::accept_head(disk, mark, Options::default()).unwrap() else {
-        panic!("nothing is left")
-    };
+    let Opened::Fresh(mut log) = twin.accepted() else { panic!("nothing is left") };
     log.found(StoreId(77)).unwrap();
     grow(&mut log, &[2, 1]);
     drop(log);
@@ -490,7 +498,7 @@ fn a_mark_of_another_log_is_refused(mut twin: Twin) {
     grow(&mut log, &[1, 2]);
     let chain = log.now().chain();
     drop(log);
-    let good = Marked { store: STORE, seq: Seq(3), chain };
+    let good = Marked { store: STORE, seq: Seq(3), chain, beat: 0 };
     let open_marked = |twin: &mut Twin, marked: Marked| {
         let (disk, mut mark) = twin.parts();
         mark.read().unwrap();
@@ -505,6 +513,24 @@ fn a_mark_of_another_log_is_refused(mut twin: Twin) {
     let other = open_marked(&mut twin, Marked { seq: Seq(2), ..good });
     assert!(matches!(other, Err(Error::ChainBroken { seq: Seq(2) })), "no batch ends there");
     assert!(open_marked(&mut twin, good).is_ok());
+}
+
+fn a_lost_heartbeat_is_noticed(mut twin: Twin) {
+    let mut log = twin.founded(Options::default());
+    grow(&mut log, &[1, 2]);
+    log.set_view_version("rows", 1).unwrap();
+    for _ in 0..3 {
+        log.heartbeat().unwrap();
+    }
+    drop(log);
+    assert_eq!(twin.existing().view_version("rows"), Some(1));
+    twin.tamper(&[Change::put(Space::Meta, &b"beat"[..], key(1))]);
+    let error = twin.open().err().unwrap();
+    assert!(matches!(error, Error::Cut { log: Seq(3) }), "{error}");
+    let log = twin.accepted().into_log();
+    assert_eq!(log.view_version("rows"), None);
+    drop(log);
+    assert_eq!(verify(&twin.existing()).unwrap().entries, 3);
 }
 
 fn a_store_without_its_meta_rows_is_refused(mut twin: Twin) {
@@ -842,6 +868,51 @@ fn a_log_cut_short_at_any_batch_recovers_or_says_so() {
     }
 }
 
+/// No snapshot is held for the whole of a long walk, and the caller may break it off.
+#[test]
+fn a_long_walk_takes_fresh_snapshots() {
+    let mut log = Twin::memory().founded(Options::default());
+    for _ in 0..100 {
+        let first = log.head().0 + 1;
+        let entries = (first..first + 450).map(entry).collect();
+        log.append(Pending { entries, ..Pending::default() }).unwrap();
+    }
+    let walk = |stop_at: u64| {
+        let (mut snapshots, mut heard) = (0, vec![]);
+        let mut fresh = || {
+            snapshots += 1;
+            log.snapshot()
+        };
+        let mut progress = |seq: Seq| {
+            heard.push(seq.0);
+            if seq.0 < stop_at { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let check = &mut |_: &Snapshot, _: &Entry| Ok(());
+        let found = verify_chain(&mut fresh, Seq(1), Seq(u64::MAX), check, &mut progress).unwrap();
+        (found.entries, snapshots, heard)
+    };
+    let (entries, snapshots, heard) = walk(u64::MAX);
+    assert_eq!((entries, &heard[..]), (45_000, &[20_250, 40_500, 45_000][..]));
+    assert!(snapshots >= 3);
+    assert_eq!(walk(1).0, 20_250);
+}
+
+/// A power cut may take the mark's last writes; a mark that lies behind is no reason to refuse.
+#[test]
+fn a_mark_behind_the_log_is_fine() {
+    let (disk, mark, mut log) = memory_log(Options::default());
+    log.sync_mark().unwrap();
+    grow(&mut log, &[1, 1]);
+    for mark in [mark.after_power_cut(), mark.after_kill()] {
+        assert_eq!(reopen(&disk, &mark).unwrap().head(), Seq(5));
+        mark.tear(0);
+        assert_eq!(reopen(&disk, &mark).unwrap().head(), Seq(5));
+    }
+    mark.tear(0);
+    mark.tear(1);
+    assert!(matches!(reopen(&disk, &mark), Err(Error::NoMark { log: Seq(5) })));
+}
+
 // What only files can suffer.
 
 #[test]
@@ -912,7 +983,11 @@ fn a_killed_process_leaves_every_batch() {
 }
 
 /// A byte flipped anywhere is an error at opening, an error at reading, or harmless. Never is something
-/// acknowledged gone without a word.
+/// acknowledged gone from the log without a word.
+///
+/// One weakness is known and shows here: fjall's journal does not checksum a batch's own number, so that a bit
+/// flipped there may leave a view with an older row. The log is immune (its keys are written once), and
+/// comparing views with their log finds it.
 #[test]
 fn a_flipped_byte_is_never_a_silent_loss() {
     for settled in [false, true] {
@@ -926,31 +1001,35 @@ fn a_flipped_byte_is_never_a_silent_loss() {
         for batch in 0..40 {
             grow(&mut log, &[1 + batch % 5]);
         }
+        log.heartbeat().unwrap();
+        log.heartbeat().unwrap();
         assert!(log.now().buckets().len() > 1);
         if settled {
-            log.close().unwrap()
+            log.close().unwrap();
         } else {
-            drop(log)
+            drop(log);
         }
         let image = Image::take(folder.path());
 
-        let mut outcomes = BTreeMap::new();
+        let mut outcomes: BTreeMap<&str, u32> = BTreeMap::new();
         for file in 0..image.0.len() {
+            let name = image.0[file].0.to_string_lossy().into_owned();
             let used = image.0[file].1.len();
-            let flips = used.min(if used > 10_000 { 24 } else { 3 });
+            let flips = used.min(if used > 10_000 { 48 } else { 4 });
             for n in 0..flips {
                 let mut damaged = Image(image.0.clone());
                 damaged.0[file].1[used * (2 * n + 1) / (2 * flips)] ^= 1 << (n % 8);
-                let outcome = outcome_of(&damaged, options);
-                *outcomes
-                    .entry(outcome.unwrap_or_else(|what| panic!("{}: {what}", image.0[file].0.display())))
-                    .or_insert(0) += 1;
+                let outcome = outcome_of(&damaged, options).unwrap_or_else(|lost| panic!("{name}: {lost}"));
+                assert!(outcome != STALE || (!settled && name.ends_with(".jnl")), "{name}: {outcome}");
+                *outcomes.entry(outcome).or_default() += 1;
             }
         }
         println!("settled {settled}: {outcomes:?}");
         assert!(outcomes.len() > 1, "nothing was found: {outcomes:?}");
     }
 }
+
+const STALE: &str = "found by comparing views";
 
 /// How the damage shows, or what was lost in silence.
 fn outcome_of(image: &Image, options: Options) -> Result<&'static str, String> {
@@ -960,22 +1039,23 @@ fn outcome_of(image: &Image, options: Options) -> Result<&'static str, String> {
         let log = match Log::open_folder(copy.path(), small(), options) {
             Ok(Opened::Existing(log)) => log,
             Ok(Opened::Fresh(_)) => return Err("it opens as an empty store".into()),
-            Err(Error::BehindMark { .. }) => return Ok("behind the mark"),
+            Err(Error::BehindMark { .. } | Error::Cut { .. }) => return Ok("found by the mark"),
             Err(_) => return Ok("refused"),
         };
         match verify(&log) {
             Ok(verified) if verified.last == Seq(120) => {}
             Ok(verified) => return Err(format!("it ends at {}", verified.last)),
-            Err(damage) if damage.what.contains("another") => return Err(damage.to_string()),
+            Err(damage) if damage.what == "another row" => return Ok(STALE),
+            Err(damage) if damage.what.starts_with("another") => return Err(damage.to_string()),
             Err(_) => return Ok("found by verify"),
         }
         match log.get(TIP, b"tip") {
             Ok(tip) if tip == Some(key(120).into()) => Ok("harmless"),
-            Ok(tip) => Err(format!("the tip is {tip:?}")),
-            Err(_) => Ok("unreadable row"),
+            Ok(_) => Ok(STALE),
+            Err(_) => Ok("found by reading"),
         }
     }));
-    outcome.unwrap_or(Ok("panicked"))
+    outcome.unwrap_or_else(|_| Err("it panicked".into()))
 }
 
 #[test]
