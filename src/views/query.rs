@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::counts::{Counts, CountsTable};
-use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory};
+use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
@@ -286,6 +286,12 @@ impl View<'_> {
     /// An endpoint's traffic.
     pub fn lane(&self, key: EndpointKey) -> Result<Lane, log::Error> {
         Ok(self.settled_row::<Lanes>(&key)?.unwrap_or_default())
+    }
+
+    /// Dead deliveries whose owner is yet to be told, by endpoint.
+    pub fn owed(&self, limit: usize) -> Result<Vec<EndpointDelivery>, log::Error> {
+        let rows = self.range::<Owed>(Bound::Unbounded, Bound::Unbounded, Order::Ascending, limit)?;
+        Ok(rows.into_iter().map(|(key, ())| key).collect())
     }
 
     /// The oldest due entry of an endpoint. May walk over what was lately sent: for people, not for loops.
