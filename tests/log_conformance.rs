@@ -308,6 +308,7 @@ fn an_unfit_batch_is_refused_and_the_log_goes_on(mut twin: Twin) {
         Pending { bodies: vec![(BodySlot::Event(Seq(1)), body(1))], ..only(vec![]) },
         Pending { changes: vec![Change::remove(Space::Meta, key(1))], ..only(vec![entry(2)]) },
         Pending { changes: vec![Change::remove(Space::Log(1), key(1))], ..only(vec![]) },
+        Pending { changes: vec![Change::put(ROWS, Bytes::new(), Bytes::new())], ..only(vec![entry(2)]) },
     ] {
         assert!(matches!(log.append(pending.clone()), Err(Error::Misuse(_))), "{pending:?}");
     }

@@ -18,7 +18,7 @@ use fjall::{
 };
 
 use super::Error;
-use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit};
+use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit, check_keys};
 use super::memory::is_empty;
 
 /// What may be set. Everything else is measured and fixed.
@@ -164,6 +164,7 @@ impl Read for FjallDisk {
 
 impl Disk for FjallDisk {
     fn write(&self, changes: &[Change]) -> Result<(), Error> {
+        check_keys(changes)?;
         let mut batch = OwnedWriteBatch::with_capacity(self.0.database.clone(), changes.len())
             .durability(Some(PersistMode::SyncAll));
         for change in changes {

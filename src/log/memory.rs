@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::Error;
-use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit};
+use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit, check_keys};
 
 /// Rows copied under the lock at a time when a range is walked.
 const RANGE_CHUNK: usize = 64;
@@ -203,6 +203,7 @@ impl Read for MemoryDisk {
 
 impl Disk for MemoryDisk {
     fn write(&self, changes: &[Change]) -> Result<(), Error> {
+        check_keys(changes)?;
         let mut state = self.lock();
         while state.frozen {
             state = self.0.thawed.wait(state).unwrap_or_else(PoisonError::into_inner);
