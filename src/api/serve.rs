@@ -15,8 +15,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -48,16 +49,12 @@ pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToke
     let open = TaskTracker::new();
     let tcp = async {
         if let Some(listener) = listeners.tcp {
-            let app = router(state.clone());
-            accept(async || listener.accept().await.map(|(stream, _)| stream), app, &room, &open, &stop)
-                .await;
+            accept(Listener::Tcp(listener), router(state.clone()), &room, &open, &stop).await;
         }
     };
     let unix = async {
         if let Some(listener) = listeners.unix {
-            let app = router(state.local());
-            accept(async || listener.accept().await.map(|(stream, _)| stream), app, &room, &open, &stop)
-                .await;
+            accept(Listener::Unix(listener), router(state.local()), &room, &open, &stop).await;
         }
     };
     tokio::join!(tcp, unix);
@@ -87,8 +84,22 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
-    next: impl AsyncFn() -> io::Result<S>,
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+        match self {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Either::Left(stream)),
+            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Either::Right(stream)),
+        }
+    }
+}
+
+async fn accept(
+    listener: Listener,
     app: Router,
     room: &Arc<Semaphore>,
     open: &TaskTracker,
@@ -102,7 +113,7 @@ async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         };
         let Ok(permit) = permit else { return };
         let accepted = tokio::select! {
-            accepted = next() => accepted,
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
         match accepted {
