@@ -11,6 +11,7 @@
 //! | [`scheduler`] | what to send next, within all limits |
 //! | [`delivery`] | one request to one receiver |
 //! | [`engine`] | the one writer that decides |
+//! | [`explain`] | one answer to "did we send it?" |
 //! | [`notify`] | telling owners |
 //! | [`api`] | HTTP in, commands out |
 
@@ -18,6 +19,7 @@ pub mod api;
 pub mod clock;
 pub mod delivery;
 pub mod engine;
+pub mod explain;
 pub mod ids;
 pub mod log;
 pub mod notify;

@@ -223,6 +223,16 @@ impl MasterKey {
         self.id
     }
 
+    /// A key of its own for one use (HMAC-SHA256 of `label` under this key): what authenticates things that
+    /// leave the store, such as cursors, must never be the key that seals.
+    pub fn derive(&self, label: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
+        use hmac::Mac as _;
+        let mut mac = <hmac::Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&self.bytes[..])
+            .expect("any length will do");
+        mac.update(label);
+        Zeroizing::new(mac.finalize().into_bytes().into())
+    }
+
     /// Seals a secret for one purpose: XChaCha20-Poly1305, laid out as version 1 ‖ 8 bytes of key id ‖ 24
     /// bytes of nonce ‖ ciphertext and tag. The nonce must be drawn anew for every call.
     pub fn seal(&self, purpose: &Purpose, plain: &[u8], nonce: [u8; NONCE_BYTES]) -> Sealed {

@@ -1,10 +1,12 @@
 //! The server's own policies: what holds where neither endpoint nor account says otherwise.
 
-use hooklog_projections::fact::AccountSettings;
+use hooklog_projections::fact::{AccountSettings, EndpointSettings};
 use hooklog_projections::ids::AccountId;
 use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::Millis;
 use sha2::{Digest, Sha256};
+
+use crate::scheduler::RetryPolicy;
 
 /// Server-wide defaults and limits.
 #[derive(Clone, Debug)]
@@ -44,6 +46,21 @@ impl ServerPolicy {
                 u16::from_be_bytes([hash[0], hash[1]]) % 100 < u16::from(self.retries_percent)
             }
         }
+    }
+
+    /// How many tries a delivery has, with the policies that hold for it now.
+    pub fn tries(
+        &self,
+        account: AccountId,
+        owner: &AccountSettings,
+        endpoint: &EndpointSettings,
+        max_tries: Option<u32>,
+    ) -> u32 {
+        if !self.retries(account, owner) {
+            return 1;
+        }
+        let schedule = endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule);
+        RetryPolicy::of(schedule).tries(max_tries)
     }
 
     /// A wait as it is played.

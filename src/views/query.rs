@@ -150,6 +150,27 @@ impl View<'_> {
         self.row::<Endpoints>(&key)
     }
 
+    /// The endpoint of an id, whoever owns it: one look per account.
+    pub fn find_endpoint(&self, id: EndpointId) -> Result<Option<(EndpointKey, Endpoint)>, log::Error> {
+        let mut after = None;
+        loop {
+            let page = self.accounts(after, 1000)?;
+            let Some((last, _)) = page.last() else { return Ok(None) };
+            after = Some(*last);
+            for (account, _) in &page {
+                let key = EndpointKey { account: *account, endpoint: id };
+                if let Some(row) = self.endpoint(key)? {
+                    return Ok(Some((key, row)));
+                }
+            }
+        }
+    }
+
+    /// Whether the owner is yet to be told of a dead delivery.
+    pub fn owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
+        Ok(self.row::<Owed>(&place)?.is_some())
+    }
+
     /// All endpoints of an account, oldest first; an account has a bounded number.
     pub fn endpoints(&self, account: AccountId) -> Result<Vec<(EndpointKey, Endpoint)>, log::Error> {
         let (from, to) = account_bounds(account);

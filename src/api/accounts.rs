@@ -1,0 +1,214 @@
+//! `/v1/accounts`: made, listed, shown and changed. Never knows what an account's deliveries are.
+
+use axum::body::Bytes;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hooklog_projections::account::Account;
+use hooklog_projections::fact::AccountSettings;
+use hooklog_projections::ids::AccountId;
+use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+use super::fields::{Bad, Fields, bad, text};
+use super::policies::{response_policy, rollout, schedule};
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{json, json_body};
+use super::wire::{self, PageOut};
+use super::{ApiState, unexpected};
+use crate::clock::{Chance, SystemChance};
+use crate::engine::{Answer, Command};
+use crate::ids::drawn;
+use crate::secrets::Purpose;
+use crate::views::View;
+
+/// Bytes of a body that is no event.
+pub(super) const SETTINGS_BYTES_MAX: usize = 128 * 1024;
+/// Characters of a name.
+const NAME_CHARS_MAX: usize = 200;
+/// Characters of an e-mail address (RFC 5321).
+const EMAIL_CHARS_MAX: usize = 254;
+/// Characters of an account's secret.
+const SECRET_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
+
+/// The members of an account, each absent, cleared or set.
+struct Form {
+    name: Option<Option<String>>,
+    owner_email: Option<Option<String>>,
+    schedule: Option<Option<Schedule>>,
+    response_policy: Option<Option<ResponsePolicy>>,
+    webhook_retries: Option<Option<Rollout>>,
+}
+
+impl Form {
+    fn of(fields: &mut Fields<'_>) -> Form {
+        Form {
+            name: fields.patch("name", text(NAME_CHARS_MAX)),
+            owner_email: fields.patch("owner_email", email),
+            schedule: fields.patch("schedule", schedule),
+            response_policy: fields.patch("response_policy", response_policy),
+            webhook_retries: fields.patch("webhook_retries", rollout),
+        }
+    }
+
+    fn apply(self, settings: &mut AccountSettings) {
+        if let Some(Some(name)) = self.name {
+            settings.name = name.into();
+        }
+        if let Some(email) = self.owner_email {
+            settings.owner_email = email.map(Into::into);
+        }
+        if let Some(schedule) = self.schedule {
+            settings.schedule = schedule;
+        }
+        if let Some(policy) = self.response_policy {
+            settings.response_policy = policy;
+        }
+        if let Some(rollout) = self.webhook_retries {
+            settings.webhook_retries = rollout.unwrap_or_default();
+        }
+    }
+}
+
+pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let form = Form::of(&mut fields);
+    if !matches!(form.name, Some(Some(_))) && fields.raw("name").is_none_or(|name| name.get() == "null") {
+        fields.fail("name", bad("missing", "the member is missing"));
+    }
+    let secret = fields.optional("secret", secret_text);
+    fields.finish()?;
+
+    let id = AccountId(drawn(api.now(), &mut SystemChance));
+    let secret = secret.unwrap_or_else(|| {
+        let key = Zeroizing::new(SystemChance.bytes::<32>());
+        Zeroizing::new(format!("whsec_{}", STANDARD.encode(&key[..])))
+    });
+    let purpose = Purpose::AccountSecret { account: id };
+    let sealed = api.shared.master.seal(&purpose, secret.as_bytes(), SystemChance.bytes());
+    let mut settings = AccountSettings {
+        name: "".into(),
+        owner_email: None,
+        schedule: None,
+        response_policy: None,
+        webhook_retries: Rollout::Default,
+    };
+    form.apply(&mut settings);
+    match api.ask(Command::CreateAccount { account: id, settings, secret: sealed }).await? {
+        Answer::Done => {}
+        other => return Err(unexpected(other)),
+    }
+    let mut out = api.read(move |_, view| Ok(wire::account(id, &known(view, id)?))).await?;
+    out.secret = Some(secret.to_string());
+    let location = [("location", format!("/v1/accounts/{id}"))];
+    Ok((location, json(StatusCode::CREATED, &out)?).into_response())
+}
+
+pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    const LIST: &str = "accounts";
+    let mut params = Params::of(request.uri());
+    let limit = params.limit()?;
+    let cursor = params.one("cursor")?;
+    params.finish()?;
+    let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(AccountId);
+    let mut rows = api.read(move |_, view| Ok(view.accounts(after, limit + 1)?)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
+    let next_cursor = last.map(|position| api.shared.cursors.write(LIST, position));
+    let data = rows.iter().map(|(id, row)| wire::account(*id, row)).collect();
+    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+}
+
+/// A page, with its `Link`.
+pub(super) fn page<T: serde::Serialize>(request: &Request, page: PageOut<T>) -> Result<Response, Problem> {
+    let link = page.next_cursor.as_ref().map(|cursor| Params::next_link(request.uri(), cursor));
+    let response = json(StatusCode::OK, &page)?;
+    Ok(match link {
+        Some(link) => ([("link", link)], response).into_response(),
+        None => response,
+    })
+}
+
+pub(super) async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = account_id(&id)?;
+    let out = api
+        .read(move |_, view| {
+            let mut out = wire::account(id, &known(view, id)?);
+            out.deliveries = Some(wire::counts(&view.counts(Some(id))?));
+            Ok(out)
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}
+
+pub(super) async fn change(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let id = account_id(&id)?;
+    let form = read_change(&body)?;
+    let _alone = api.shared.changing.lock().await;
+    let before = api.read(move |_, view| known(view, id)).await?;
+    let mut settings = before.settings.clone();
+    form.apply(&mut settings);
+    if settings != before.settings {
+        api.ask(Command::ChangeAccount { account: id, settings }).await?;
+    }
+    let out = api.read(move |_, view| Ok(wire::account(id, &known(view, id)?))).await?;
+    json(StatusCode::OK, &out)
+}
+
+fn read_change(body: &Bytes) -> Result<Form, Problem> {
+    let mut fields = Fields::read(body)?;
+    let form = Form::of(&mut fields);
+    if form.name == Some(None) {
+        fields.fail("name", bad("missing", "a name cannot be cleared"));
+    }
+    if fields.raw("secret").is_some() {
+        fields.fail("secret", bad("not-changeable", "an account's secret cannot be changed yet"));
+    }
+    fields.finish()?;
+    Ok(form)
+}
+
+/// The id in a path or a query; one that is none names nothing.
+pub(super) fn account_id(text: &str) -> Result<AccountId, Problem> {
+    text.parse().map_err(|_| no_account())
+}
+
+/// An account that must be there.
+pub(super) fn known(view: &View<'_>, id: AccountId) -> Result<Account, Problem> {
+    view.account(id)?.ok_or_else(no_account)
+}
+
+pub(super) fn no_account() -> Problem {
+    Problem::new(Kind::NotFound, "there is no such account")
+}
+
+/// Enough of an address to be mailed to; only a mail server knows more.
+fn email(value: &RawValue) -> Result<String, Bad> {
+    let email = text(EMAIL_CHARS_MAX)(value)?;
+    let whole = !email.chars().any(|c| c.is_whitespace() || matches!(c, ',' | ';' | '<' | '>'));
+    match email.split_once('@') {
+        Some((name, host)) if whole && !name.is_empty() && !host.is_empty() && !host.contains('@') => {
+            Ok(email)
+        }
+        _ => Err(bad("bad-email", "one e-mail address is wanted, as owner@customer.example")),
+    }
+}
+
+fn secret_text(value: &RawValue) -> Result<Zeroizing<String>, Bad> {
+    let secret = Zeroizing::new(text(*SECRET_CHARS.end())(value)?);
+    if secret.chars().count() < *SECRET_CHARS.start() {
+        return Err(bad("length", "a secret has 16 to 256 characters"));
+    }
+    Ok(secret)
+}

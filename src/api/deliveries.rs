@@ -1,0 +1,186 @@
+//! `/v1/deliveries`: listed with filters, shown with their attempts, replayed, hurried and called off. Never
+//! knows how one is sent.
+
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey};
+use hooklog_projections::lifecycle::{Delivery, Status};
+use serde_json::json as object;
+
+use super::ApiState;
+use super::accounts::{account_id, page};
+use super::events::{Wish, account_of, reason, replayed, sight};
+use super::fields::Fields;
+use super::policies::moment_text;
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{json, json_body_or_none};
+use super::wire::{self, DeliveryOut, Include, PageOut};
+use crate::engine::Command;
+use crate::views::View;
+use crate::views::query::Filter;
+
+const WISH_BYTES_MAX: usize = 32 * 1024;
+
+pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = params.one("account_id")?;
+    let filter = filter(&mut params)?;
+    let include = include(&mut params)?;
+    let limit = params.limit()?;
+    let cursor = params.one("cursor")?;
+    params.finish()?;
+    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
+    let account = account_id(&account)?;
+    // Filters of equal effect are the same list.
+    let list = format!("deliveries {account} {filter:?}");
+    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    let out = api
+        .read(move |api, view| {
+            let mut sight = sight(api, view, account)?;
+            let before =
+                before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
+            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
+            // Where the page ends: at its last row, or at the last one looked at.
+            let last_at = found.searched_back_to.or(found.rows.last().map(|(_, row)| row.enqueued_at));
+            let ids = api.shared.handle.published().ids();
+            let next_cursor = found
+                .next
+                .zip(last_at)
+                .map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
+            let mut data = Vec::with_capacity(found.rows.len());
+            for (key, row) in &found.rows {
+                data.push(sight.delivery(*key, row, include)?);
+            }
+            Ok(PageOut { data, next_cursor, searched_back_to: found.searched_back_to.map(moment_text) })
+        })
+        .await?;
+    page(&request, out)
+}
+
+fn filter(params: &mut Params) -> Result<Filter, Problem> {
+    let mut statuses = Vec::new();
+    for word in params.all("status") {
+        let status = Status::ALL.into_iter().find(|status| status.as_str() == word);
+        let wrong = || Problem::query("status", "pending, in_flight, delivered, dead or cancelled is wanted");
+        statuses.push(status.ok_or_else(wrong)?);
+    }
+    statuses.sort();
+    statuses.dedup();
+    let event_type = params.one("event_type")?;
+    if event_type.as_ref().is_some_and(|text| text.len() > super::envelope::TYPE_CHARS_MAX) {
+        return Err(Problem::query("event_type", "an event type has at most 128 characters"));
+    }
+    let (since, until) = (params.moment("since")?, params.moment("until")?);
+    if since.zip(until).is_some_and(|(since, until)| since > until) {
+        return Err(Problem::query("since", "`since` is after `until`"));
+    }
+    Ok(Filter { statuses, endpoint: params.read("endpoint_id")?, event_type, since, until })
+}
+
+fn include(params: &mut Params) -> Result<Include, Problem> {
+    let mut include = Include::default();
+    for word in params.all("include") {
+        match word.as_str() {
+            "payload" => include.payload = true,
+            "last_error" => include.last_error = true,
+            _ => return Err(Problem::query("include", "payload or last_error is wanted")),
+        }
+    }
+    Ok(include)
+}
+
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let out = api.read(move |api, view| explained(api, view, &id, account)).await?;
+    json(StatusCode::OK, &out)
+}
+
+fn explained(
+    api: &ApiState,
+    view: &View<'_>,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<DeliveryOut, Problem> {
+    let (key, row) = find(view, id, account)?;
+    let mut sight = sight(api, view, key.account)?;
+    let mut out = sight.delivery(key, &row, Include { payload: false, last_error: true })?;
+    out.explanation = Some(sight.explain(key, &row)?);
+    Ok(out)
+}
+
+pub(super) async fn attempts(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let data = api
+        .read(move |_, view| {
+            let (_, row) = find(view, &id, account)?;
+            wire::attempts(view, &view.story(&row)?)
+        })
+        .await?;
+    json(StatusCode::OK, &object!({ "data": data }))
+}
+
+pub(super) async fn replay(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let delivery = named(&api, id, request.uri()).await?;
+    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let wish = Wish::read(&body)?;
+    let reason = wish.reason.into();
+    replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
+}
+
+pub(super) async fn retry_now(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let delivery = named(&api, id, request.uri()).await?;
+    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    Fields::read_or_empty(&body)?.finish()?;
+    replayed(&api, Command::RetryNow { delivery }).await
+}
+
+pub(super) async fn cancel(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let delivery = named(&api, id.clone(), request.uri()).await?;
+    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let reason = reason(&mut fields).into();
+    fields.finish()?;
+    api.ask(Command::Cancel { delivery, reason }).await?;
+    let out = api.read(move |api, view| explained(api, view, &id, Some(delivery.account))).await?;
+    json(StatusCode::OK, &out)
+}
+
+async fn named(api: &ApiState, id: String, uri: &Uri) -> Result<DeliveryKey, Problem> {
+    let account = account_of(uri)?;
+    api.read(move |_, view| find(view, &id, account).map(|(key, _)| key)).await
+}
+
+/// The delivery of an id, within the account that was named, if one was.
+pub(super) fn find(
+    view: &View<'_>,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<(DeliveryKey, Delivery), Problem> {
+    let none = || Problem::new(Kind::NotFound, "there is no such delivery");
+    let id: DeliveryId = id.parse().map_err(|_| none())?;
+    let key = view.delivery_named(id)?.filter(|key| account.is_none_or(|account| account == key.account));
+    let key = key.ok_or_else(none)?;
+    Ok((key, view.delivery(key)?.ok_or_else(none)?))
+}

@@ -1,0 +1,388 @@
+//! `/v1/endpoints`: made, listed, shown, changed, held and let go. Never knows what was sent to one.
+
+use axum::extract::{Path, Request, State};
+use axum::http::header::{ETAG, IF_MATCH};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use hooklog_projections::account::Endpoint;
+use hooklog_projections::fact::{EndpointSettings, Schemes, SigningKey};
+use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
+use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
+use hooklog_projections::time::Millis;
+use serde_json::value::RawValue;
+use url::Url;
+use zeroize::Zeroizing;
+
+use super::accounts::{SETTINGS_BYTES_MAX, account_id, known, page};
+use super::envelope::event_type;
+use super::fields::{Bad, Fields, bad, id, number, parse, text};
+use super::policies::{response_policy, schedule};
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{json, json_body, json_body_or_none};
+use super::wire::{self, PageOut, REDACTED};
+use super::{ApiState, unexpected};
+use crate::clock::{Chance, SystemChance};
+use crate::delivery::guard;
+use crate::delivery::{Key, request};
+use crate::engine::{Answer, Command};
+use crate::ids::drawn;
+use crate::secrets::Purpose;
+use crate::views::View;
+
+/// Event types that an endpoint names.
+const EVENT_TYPES_MAX: usize = 100;
+/// Characters of a description.
+const DESCRIPTION_CHARS_MAX: usize = 1_000;
+/// Characters of a reason for anything.
+pub(super) const REASON_CHARS_MAX: usize = 500;
+const TIMEOUT_DEFAULT: Millis = Millis(10_000);
+const IN_FLIGHT_DEFAULT: u32 = 8;
+const BOTH: Schemes = Schemes { standard: true, ledger: true };
+
+type Headers = Vec<(Text, Text)>;
+
+/// The members of an endpoint, each absent, cleared or set.
+struct Form {
+    url: Option<Option<Url>>,
+    event_types: Option<Option<Vec<Text>>>,
+    description: Option<Option<String>>,
+    schedule: Option<Option<Schedule>>,
+    response_policy: Option<Option<ResponsePolicy>>,
+    timeout_ms: Option<Option<u64>>,
+    in_flight_max: Option<Option<u64>>,
+    signature_schemes: Option<Option<Schemes>>,
+    headers: Option<Headers>,
+}
+
+impl Form {
+    fn of(fields: &mut Fields<'_>, guard: &guard::Policy) -> Form {
+        Form {
+            url: fields.patch("url", |value| url(value, guard)),
+            event_types: fields.patch("event_types", event_types),
+            description: fields.patch("description", description),
+            schedule: fields.patch("schedule", schedule),
+            response_policy: fields.patch("response_policy", response_policy),
+            timeout_ms: fields.patch("timeout_ms", number(1_000, 30_000)),
+            in_flight_max: fields.patch("in_flight_max", number(1, 1_000)),
+            signature_schemes: fields.patch("signature_schemes", schemes),
+            headers: headers(fields),
+        }
+    }
+
+    /// The settings after this change. A redacted header keeps the value that stands in `kept`.
+    fn apply(self, settings: &mut EndpointSettings, kept: &Headers) -> Result<(), Problem> {
+        if let Some(Some(url)) = self.url {
+            settings.url = url.as_str().into();
+        }
+        if let Some(types) = self.event_types {
+            settings.event_types = types.unwrap_or_else(|| vec!["*".into()]);
+        }
+        if let Some(description) = self.description {
+            settings.description = description.unwrap_or_default().into();
+        }
+        if let Some(schedule) = self.schedule {
+            settings.schedule = schedule;
+        }
+        if let Some(policy) = self.response_policy {
+            settings.response_policy = policy;
+        }
+        if let Some(timeout) = self.timeout_ms {
+            settings.timeout = timeout.map_or(TIMEOUT_DEFAULT, Millis);
+        }
+        if let Some(max) = self.in_flight_max {
+            settings.in_flight_max = max.map_or(IN_FLIGHT_DEFAULT, |max| max as u32);
+        }
+        if let Some(schemes) = self.signature_schemes {
+            settings.schemes = schemes.unwrap_or(BOTH);
+        }
+        if let Some(mut headers) = self.headers {
+            for (name, value) in headers.iter_mut().filter(|(_, value)| &**value == REDACTED) {
+                let before = kept.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+                let Some((_, before)) = before else {
+                    let detail =
+                        format!("`{REDACTED}` stands for a value that is not known here; send the value");
+                    let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+                    let error = super::problem::FieldError { pointer, code: "redacted".into(), detail };
+                    return Err(Problem::invalid(vec![error]));
+                };
+                *value = before.clone();
+            }
+            settings.headers = headers;
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let account = fields.required("account_id", id::<AccountId>);
+    let form = Form::of(&mut fields, &api.shared.guard);
+    if fields.raw("url").is_none_or(|url| url.get() == "null") {
+        fields.fail("url", bad("missing", "the member is missing"));
+    }
+    fields.finish()?;
+    let Some(account) = account else { return Err(Problem::invalid(Vec::new())) };
+
+    let key = EndpointKey { account, endpoint: EndpointId(drawn(api.now(), &mut SystemChance)) };
+    let mut settings = EndpointSettings {
+        url: "".into(),
+        event_types: vec!["*".into()],
+        description: "".into(),
+        schedule: None,
+        response_policy: None,
+        timeout: TIMEOUT_DEFAULT,
+        in_flight_max: IN_FLIGHT_DEFAULT,
+        schemes: BOTH,
+        headers: Vec::new(),
+    };
+    form.apply(&mut settings, &Vec::new())?;
+    let (signing, secret) = cut_key(&api, key)?;
+    match api.ask(Command::CreateEndpoint { key, settings, signing: vec![signing] }).await? {
+        Answer::Endpoint { .. } => {}
+        other => return Err(unexpected(other)),
+    }
+    let location = [("location", format!("/v1/endpoints/{}", key.endpoint))];
+    Ok((location, answer(&api, key, StatusCode::CREATED, Some(secret)).await?).into_response())
+}
+
+pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = params.one("account_id")?;
+    let limit = params.limit()?;
+    let cursor = params.one("cursor")?;
+    params.finish()?;
+    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
+    let account = account_id(&account)?;
+    let list = format!("endpoints {account}");
+    let after = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    let mut rows = api
+        .read(move |_, view| {
+            known(view, account)?;
+            Ok(view.endpoints(account)?)
+        })
+        .await?;
+    rows.retain(|(key, _)| after.is_none_or(|after| key.endpoint.0 > after));
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = rows.last().filter(|_| more).map(|(key, _)| key.endpoint.0);
+    let next_cursor = last.map(|position| api.shared.cursors.write(&list, position));
+    let data = rows.iter().map(|(key, row)| wire::endpoint(*key, row)).collect();
+    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+}
+
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    answer(&api, key, StatusCode::OK, None).await
+}
+
+pub(super) async fn change(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let wanted = wanted_version(request.headers())?;
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let form = Form::of(&mut fields, &api.shared.guard);
+    if form.url == Some(None) {
+        fields.fail("url", bad("missing", "a URL cannot be cleared"));
+    }
+    fields.finish()?;
+
+    let _alone = api.shared.changing.lock().await;
+    let before = api.read(move |_, view| here(view, key)).await?;
+    if wanted.is_some_and(|wanted| wanted != before.version) {
+        let detail =
+            format!("the endpoint is of version {}; read it again and repeat the change", before.version);
+        return Err(Problem::new(Kind::Changed, detail));
+    }
+    let mut settings = before.settings.clone();
+    // What was meant for one receiver is not shown to another (rule W12).
+    let moved = matches!(&form.url, Some(Some(url)) if moved(&before.settings.url, url));
+    let kept = if moved { Vec::new() } else { settings.headers.clone() };
+    settings.headers = kept.clone();
+    form.apply(&mut settings, &kept)?;
+    if settings == before.settings {
+        return answer(&api, key, StatusCode::OK, None).await;
+    }
+    let (signing, secret) = if moved {
+        let (signing, secret) = cut_key(&api, key)?;
+        (vec![signing], Some(secret))
+    } else {
+        (before.signing, None)
+    };
+    api.ask(Command::ChangeEndpoint { key, version: before.version, settings, signing }).await?;
+    answer(&api, key, StatusCode::OK, secret).await
+}
+
+pub(super) async fn pause(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let reason = fields.optional("reason", text(REASON_CHARS_MAX)).unwrap_or_default();
+    fields.finish()?;
+    api.ask(Command::PauseEndpoint { key, reason: reason.into() }).await?;
+    answer(&api, key, StatusCode::OK, None).await
+}
+
+pub(super) async fn resume(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    Fields::read_or_empty(&body)?.finish()?;
+    api.ask(Command::ResumeEndpoint { key }).await?;
+    answer(&api, key, StatusCode::OK, None).await
+}
+
+/// The endpoint that a path names, within the account that the query names, if it does.
+async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<EndpointKey, Problem> {
+    let mut params = Params::of(uri);
+    let account = params.one("account_id")?;
+    params.finish()?;
+    let id: EndpointId = id.parse().map_err(|_| no_endpoint())?;
+    let account = account.map(|account| account_id(&account)).transpose()?;
+    api.read(move |_, view| {
+        let found = match account {
+            Some(account) => {
+                let key = EndpointKey { account, endpoint: id };
+                view.endpoint(key)?.map(|_| key)
+            }
+            None => view.find_endpoint(id)?.map(|(key, _)| key),
+        };
+        found.ok_or_else(no_endpoint)
+    })
+    .await
+}
+
+async fn answer(
+    api: &ApiState,
+    key: EndpointKey,
+    status: StatusCode,
+    secret: Option<Zeroizing<String>>,
+) -> Result<Response, Problem> {
+    let row = api.read(move |_, view| here(view, key)).await?;
+    let mut out = wire::endpoint(key, &row);
+    out.signing_secret = secret.map(|secret| secret.to_string());
+    Ok(([(ETAG, format!("\"{}\"", row.version))], json(status, &out)?).into_response())
+}
+
+fn here(view: &View<'_>, key: EndpointKey) -> Result<Endpoint, Problem> {
+    view.endpoint(key)?.ok_or_else(no_endpoint)
+}
+
+fn no_endpoint() -> Problem {
+    Problem::new(Kind::NotFound, "there is no such endpoint")
+}
+
+/// A new signing key, sealed, and its text to show once.
+fn cut_key(api: &ApiState, key: EndpointKey) -> Result<(SigningKey, Zeroizing<String>), Problem> {
+    let bytes = Zeroizing::new(SystemChance.bytes::<32>().to_vec());
+    let id = KeyId(drawn(api.now(), &mut SystemChance));
+    let purpose = Purpose::SigningKey { account: key.account, endpoint: key.endpoint, key: id };
+    let secret = api.shared.master.seal(&purpose, &bytes, SystemChance.bytes());
+    let text = Key::from_bytes(bytes).map_err(|error| Problem::internal(&error))?.reveal();
+    Ok((SigningKey { id, secret, expires_at: None }, text))
+}
+
+/// The version in `If-Match`; a weak one never fits (RFC 9110 §13.1.1).
+fn wanted_version(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let value = value.to_str().unwrap_or_default().trim();
+    if value == "*" {
+        return Ok(None);
+    }
+    let version = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match version.and_then(|version| version.parse().ok()) {
+        Some(version) => Ok(Some(version)),
+        None => Err(Problem::new(Kind::Changed, "`If-Match` is no version of this endpoint")),
+    }
+}
+
+fn moved(before: &str, after: &Url) -> bool {
+    Url::parse(before).map_or(true, |before| before.origin() != after.origin())
+}
+
+fn url(value: &RawValue, guard: &guard::Policy) -> Result<Url, Bad> {
+    let text: String = parse(value, "a text")?;
+    guard.check_url(&text).map_err(|refusal| bad("url-not-allowed", refusal.to_string()))
+}
+
+fn description(value: &RawValue) -> Result<String, Bad> {
+    if value.get() == "\"\"" { Ok(String::new()) } else { text(DESCRIPTION_CHARS_MAX)(value) }
+}
+
+fn event_types(value: &RawValue) -> Result<Vec<Text>, Bad> {
+    let patterns: Vec<String> = parse(value, "a list of texts")?;
+    if patterns.is_empty() || patterns.len() > EVENT_TYPES_MAX {
+        return Err(bad("length", format!("1 to {EVENT_TYPES_MAX} event types are wanted; `*` is all")));
+    }
+    let fits =
+        |pattern: &str| pattern == "*" || event_type(pattern.strip_suffix(".*").unwrap_or(pattern)).is_ok();
+    match patterns.iter().find(|pattern| !fits(pattern)) {
+        Some(pattern) => {
+            let shown: String = pattern.chars().take(64).collect::<String>().escape_default().collect();
+            Err(bad("bad-type", format!("`{shown}` is none of `payment.settled`, `payment.*`, `*`")))
+        }
+        None => Ok(patterns.into_iter().map(Into::into).collect()),
+    }
+}
+
+fn schemes(value: &RawValue) -> Result<Schemes, Bad> {
+    let names: Vec<String> = parse(value, "a list of texts")?;
+    let mut schemes = Schemes { standard: false, ledger: false };
+    for name in &names {
+        match name.as_str() {
+            "standard" => schemes.standard = true,
+            "ledger" => schemes.ledger = true,
+            _ => return Err(bad("unknown-word", "one or both of `standard`, `ledger` are wanted")),
+        }
+    }
+    Ok(schemes)
+}
+
+/// `{}` and `null` are no headers; an absent member keeps them.
+fn headers(fields: &mut Fields<'_>) -> Option<Headers> {
+    let value = fields.raw("headers")?;
+    if value.get() == "null" {
+        return Some(Vec::new());
+    }
+    let mut inner = match Fields::of(value, fields.pointer("headers")) {
+        Ok(inner) => inner,
+        Err(problem) => {
+            fields.absorb(problem);
+            return None;
+        }
+    };
+    let mut headers: Headers = Vec::new();
+    for (name, value) in inner.rest() {
+        match parse::<String>(value, "a text") {
+            Ok(value) => match request::check_header(&name, &value) {
+                Ok(()) => headers.push((name.into(), value.into())),
+                Err(refusal) => inner.fail(&name, bad("header-not-allowed", refusal.to_string())),
+            },
+            Err(wrong) => inner.fail(&name, wrong),
+        }
+    }
+    let all = headers.iter().map(|(name, value)| (&**name, &**value));
+    if let Err(refusal) = request::check_headers(all) {
+        fields.fail("headers", bad("header-not-allowed", refusal.to_string()));
+    }
+    if let Err(problem) = inner.finish() {
+        fields.absorb(problem);
+    }
+    Some(headers)
+}

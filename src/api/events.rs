@@ -1,0 +1,358 @@
+//! `/v1/events`: taken in one by one, in batches and raw; shown, replayed. Never knows who receives one.
+
+use axum::body::Bytes;
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use futures::future::join_all;
+use hooklog_projections::event::Event;
+use hooklog_projections::ids::{AccountId, DeliveryKey, EventId, Seq};
+use hooklog_projections::time::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json as object};
+
+use super::accounts::account_id;
+use super::endpoints::REASON_CHARS_MAX;
+use super::envelope::{self, About};
+use super::fields::{Fields, bad, flag, parse, text, word};
+use super::policies::moment_text;
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
+use super::wire::{DeliveryRef, Sight, timeline_entry};
+use super::{ApiState, unexpected};
+use crate::engine::{Answer, Command, Enqueue, Scope};
+use crate::explain::{Explanation, explain_event};
+use crate::log::BodySlot;
+use crate::views::View;
+
+/// Events of one batch.
+const BATCH_MAX: usize = 500;
+/// Bytes of one batch.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the body of a replay and the like.
+const WISH_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of a raw event's content type.
+const CONTENT_TYPE_BYTES_MAX: usize = 200;
+
+#[derive(Serialize)]
+struct AcceptedOut {
+    id: EventId,
+    account_id: AccountId,
+    r#type: String,
+    accepted_at: String,
+    deliveries: Vec<DeliveryRef>,
+    duplicate: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Explanation>,
+}
+
+pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let body = json_body(request, api.event_bytes_max()).await?;
+    let enqueue = envelope::read(&api, Fields::read(&body)?)?;
+    let (status, out) = accept(&api, enqueue).await?;
+    respond(status, &out)
+}
+
+pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = params.read("account_id")?;
+    let event_type = params.one("type")?;
+    let event = params.read("id")?;
+    let endpoint = params.read("endpoint_id")?;
+    params.finish()?;
+    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
+    let event_type = event_type.ok_or_else(|| Problem::query("type", "name the event's type"))?;
+    envelope::event_type(&event_type).map_err(|wrong| Problem::query("type", wrong.detail))?;
+    let content_type = content_type(request.headers())?;
+    let body = whole(request.into_body(), api.event_bytes_max()).await?;
+    let about = About { account, event, event_type, deliver_at: None, max_tries: None, endpoint };
+    let (status, out) = accept(&api, envelope::raw(&api, about, &content_type, body)?).await?;
+    respond(status, &out)
+}
+
+/// Every event is asked for by itself; the engine commits them together.
+pub(super) async fn batch(
+    State(api): State<ApiState>,
+    Extension(request_id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body = json_body(request, BATCH_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let events = fields.required("events", |value| {
+        let events: Vec<&RawValue> = parse(value, "a list of events")?;
+        match events.len() {
+            1..=BATCH_MAX => Ok(events),
+            other => Err(bad("length", format!("1 to {BATCH_MAX} events are taken; there are {other}"))),
+        }
+    });
+    fields.finish()?;
+    let events = events.unwrap_or_default().into_iter().enumerate();
+    let results = join_all(events.map(|(at, event)| {
+        let read = Fields::of(event, format!("/events/{at}")).and_then(|fields| envelope::read(&api, fields));
+        let api = &api;
+        async move {
+            match read {
+                Ok(enqueue) => accept(api, enqueue).await,
+                Err(problem) => Err(problem),
+            }
+        }
+    }))
+    .await;
+    let results: Vec<Value> = results
+        .iter()
+        .map(|result| match result {
+            Ok((status, out)) => with_status(*status, out),
+            Err(problem) => with_status(problem.kind.status(), &problem.wire(&request_id.0)),
+        })
+        .collect();
+    json(StatusCode::ACCEPTED, &object!({ "results": results }))
+}
+
+fn with_status(status: StatusCode, value: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    value["status"] = status.as_u16().into();
+    value
+}
+
+fn respond(status: StatusCode, out: &AcceptedOut) -> Result<Response, Problem> {
+    let location = format!("/v1/events/{}?account_id={}", out.id, out.account_id);
+    Ok(([(LOCATION, location)], json(status, out)?).into_response())
+}
+
+/// Takes one event in; what it answers is durable.
+async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, AcceptedOut), Problem> {
+    let (account, event) = (enqueue.account, enqueue.event.clone());
+    let event_type = enqueue.event_type.to_string();
+    let Answer::Accepted { accepted: _, at, deliveries, duplicate } =
+        (match api.ask(Command::Enqueue(Box::new(enqueue))).await? {
+            answer @ Answer::Accepted { .. } => answer,
+            other => return Err(unexpected(other)),
+        })
+    else {
+        unreachable!("matched above")
+    };
+    let deliveries = if duplicate {
+        api.read(move |_, view| references(view, account, at, &deliveries)).await?
+    } else {
+        // Written a moment ago, so they lie in memory: a thread of its own would cost more than the read.
+        references(&api.shared.handle.view(), account, at, &deliveries)?
+    };
+    let explanation = deliveries.is_empty().then(|| explain_event(&event_type, at, &[], api.now()));
+    let status = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let out = AcceptedOut {
+        id: event,
+        account_id: account,
+        r#type: event_type,
+        accepted_at: moment_text(at),
+        deliveries,
+        duplicate,
+        explanation,
+    };
+    Ok((status, out))
+}
+
+fn references(
+    view: &View<'_>,
+    account: AccountId,
+    at: Timestamp,
+    deliveries: &[Seq],
+) -> Result<Vec<DeliveryRef>, Problem> {
+    let mut out = Vec::with_capacity(deliveries.len());
+    for seq in deliveries {
+        let key = DeliveryKey { account, seq: *seq };
+        let row = view.delivery(key)?;
+        let row = row.ok_or_else(|| Problem::internal(&format!("the delivery at {seq} is missing")))?;
+        debug_assert_eq!(row.enqueued_at, at);
+        out.push(DeliveryRef { id: view.delivery_id(key, &row), endpoint_id: Some(row.endpoint) });
+    }
+    Ok(out)
+}
+
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let out = api
+        .read(move |api, view| {
+            let (account, id, row) = find(view, &id, account)?;
+            sight(api, view, account)?.event(&id, &row)
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}
+
+pub(super) async fn payload(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let (id, bytes) = api
+        .read(move |_, view| {
+            let (_, id, row) = find(view, &id, account)?;
+            let body = view.body(BodySlot::Event(row.accepted))?;
+            let body = body.ok_or_else(|| Problem::internal(&format!("the body of {id} is missing")))?;
+            Ok((id, body.bytes))
+        })
+        .await?;
+    // A browser saves it, and never runs it.
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.bin\"")),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+pub(super) async fn timeline(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let data = api
+        .read(move |api, view| {
+            let (account, _, row) = find(view, &id, account)?;
+            let mut entries = vec![(view.entry(row.accepted)?, None)];
+            for (key, delivery) in sight(api, view, account)?.deliveries(&row)? {
+                let id = view.delivery_id(key, &delivery);
+                let story = view.story(&delivery)?.into_iter().filter(|entry| entry.seq != row.accepted);
+                entries.extend(story.map(|entry| (entry, Some(id))));
+            }
+            entries.sort_by_key(|(entry, _)| entry.seq);
+            Ok(entries.iter().map(|(entry, id)| timeline_entry(entry, *id)).collect::<Vec<_>>())
+        })
+        .await?;
+    json(StatusCode::OK, &object!({ "data": data }))
+}
+
+pub(super) async fn replay(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let wish = Wish::read(&body)?;
+    let (account, event) =
+        api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;
+    let reason = wish.reason.into();
+    replayed(&api, Command::ReplayEvent { account, event, scope: wish.scope, reason }).await
+}
+
+/// What a replay is asked with.
+pub(super) struct Wish {
+    pub scope: Scope,
+    pub reason: String,
+}
+
+impl Wish {
+    pub(super) fn read(body: &Bytes) -> Result<Wish, Problem> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Word {
+            Dead,
+            All,
+        }
+        let mut fields = Fields::read_or_empty(body)?;
+        let scope = fields.optional("scope", word::<Word>("`dead`, `all`"));
+        let confirm = fields.optional("confirm", flag).unwrap_or(false);
+        let reason = reason(&mut fields);
+        fields.finish()?;
+        match scope {
+            Some(Word::All) if !confirm => {
+                let detail = "`all` sends delivered ones again, which a receiver may act on twice: add \
+                              \"confirm\": true if that is meant";
+                Err(Problem::new(Kind::ConfirmNeeded, detail))
+            }
+            Some(Word::All) => Ok(Wish { scope: Scope::All, reason }),
+            Some(Word::Dead) | None => Ok(Wish { scope: Scope::Dead, reason }),
+        }
+    }
+}
+
+/// The member `reason`, as anyone puts it.
+pub(super) fn reason(fields: &mut Fields<'_>) -> String {
+    fields
+        .optional("reason", |value| match value.get() {
+            "\"\"" => Ok(String::new()),
+            _ => text(REASON_CHARS_MAX)(value),
+        })
+        .unwrap_or_default()
+}
+
+/// Asks for a new run, and names the deliveries that got one.
+pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Response, Problem> {
+    let keys = match api.ask(command).await? {
+        Answer::Replayed { deliveries } => deliveries,
+        other => return Err(unexpected(other)),
+    };
+    let deliveries = api
+        .read(move |_, view| {
+            let mut out = Vec::with_capacity(keys.len());
+            for key in keys {
+                if let Some(row) = view.delivery(key)? {
+                    out.push(DeliveryRef {
+                        id: view.delivery_id(key, &row),
+                        endpoint_id: Some(row.endpoint),
+                    });
+                }
+            }
+            Ok(out)
+        })
+        .await?;
+    json(StatusCode::ACCEPTED, &object!({ "deliveries": deliveries }))
+}
+
+/// The parameter `account_id`, which is all that a request about one event or delivery takes.
+pub(super) fn account_of(uri: &Uri) -> Result<Option<AccountId>, Problem> {
+    let mut params = Params::of(uri);
+    let account = params.one("account_id")?;
+    params.finish()?;
+    account.map(|account| account_id(&account)).transpose()
+}
+
+/// The event of an id: in the account that was named, else in the only one that has it.
+pub(super) fn find(
+    view: &View<'_>,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<(AccountId, EventId, Event), Problem> {
+    let none = || Problem::new(Kind::NotFound, "there is no such event");
+    let id: EventId = id.parse().map_err(|_| none())?;
+    let account = match account {
+        Some(account) => account,
+        None => match view.accounts_with_event(&id)?.as_slice() {
+            [] => return Err(none()),
+            [only] => *only,
+            several => {
+                let detail = format!("{} accounts have an event of this id: add ?account_id=", several.len());
+                let problem = Problem::new(Kind::Ambiguous, detail);
+                return Err(Problem { candidates: several.to_vec(), ..problem });
+            }
+        },
+    };
+    let row = view.event(account, &id)?.ok_or_else(none)?;
+    Ok((account, id, row))
+}
+
+/// The deliveries of an account that is known to be there.
+pub(super) fn sight<'a>(
+    api: &'a ApiState,
+    view: &'a View<'a>,
+    account: AccountId,
+) -> Result<Sight<'a>, Problem> {
+    Sight::of(api, view, account)?.ok_or_else(super::accounts::no_account)
+}
+
+fn content_type(headers: &HeaderMap) -> Result<String, Problem> {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok("application/octet-stream".into()) };
+    match value.to_str() {
+        Ok(value) if value.len() <= CONTENT_TYPE_BYTES_MAX && value.contains('/') => Ok(value.to_owned()),
+        _ => Err(Problem::new(Kind::NotJsonType, "the Content-Type is no media type of at most 200 bytes")),
+    }
+}

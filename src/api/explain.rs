@@ -1,0 +1,154 @@
+//! `/v1/explain/{id}`: the answer page of any id, as JSON. The sentences are `crate::explain`'s.
+
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use hooklog_projections::account::Hold;
+use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId, EndpointKey};
+use serde::Serialize;
+
+use super::events::{account_of, sight};
+use super::problem::{Kind, Problem};
+use super::rim::json;
+use super::wire::{DeliveryOut, Include};
+use super::{ApiState, accounts, deliveries, events};
+use crate::explain::{Explanation, explain_event, moment_near};
+use crate::views::View;
+
+#[derive(Serialize)]
+struct ExplainOut {
+    id: String,
+    kind: &'static str,
+    account_id: AccountId,
+    #[serde(flatten)]
+    explanation: Explanation,
+    deliveries: Vec<DeliveryOut>,
+}
+
+pub(super) async fn explain(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(request.uri())?;
+    let out = api
+        .read(move |api, view| {
+            if id.parse::<DeliveryId>().is_ok() {
+                of_delivery(api, view, id, account)
+            } else if let Ok(account) = id.parse::<AccountId>() {
+                of_account(view, id, account)
+            } else if let Ok(endpoint) = id.parse::<EndpointId>() {
+                of_endpoint(api, view, id, endpoint, account)
+            } else {
+                of_event(api, view, id, account)
+            }
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}
+
+fn of_delivery(
+    api: &ApiState,
+    view: &View<'_>,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<ExplainOut, Problem> {
+    let (key, row) = deliveries::find(view, &id, account)?;
+    let mut sight = sight(api, view, key.account)?;
+    let deliveries = vec![sight.delivery(key, &row, Include { payload: false, last_error: true })?];
+    let explanation = sight.explain(key, &row)?;
+    Ok(ExplainOut { id, kind: "delivery", account_id: key.account, explanation, deliveries })
+}
+
+fn of_event(
+    api: &ApiState,
+    view: &View<'_>,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<ExplainOut, Problem> {
+    let (account_id, _, row) = events::find(view, &id, account)?;
+    let mut sight = sight(api, view, account_id)?;
+    let (mut deliveries, mut answers) = (Vec::new(), Vec::new());
+    for (key, delivery) in sight.deliveries(&row)? {
+        let mut out = sight.delivery(key, &delivery, Include { payload: false, last_error: true })?;
+        let answer = sight.explain(key, &delivery)?;
+        out.explanation = Some(answer.clone());
+        deliveries.push(out);
+        answers.push((delivery.state.status(), answer));
+    }
+    let explanation = explain_event(&row.event_type, row.accepted_at, &answers, api.now());
+    Ok(ExplainOut { id, kind: "event", account_id, explanation, deliveries })
+}
+
+fn of_account(view: &View<'_>, id: String, account_id: AccountId) -> Result<ExplainOut, Problem> {
+    let row = accounts::known(view, account_id)?;
+    let counts = view.counts(Some(account_id))?;
+    let explanation = Explanation {
+        sentence: format!(
+            "Of {} deliveries of {}, {} are delivered, {} wait, {} are in flight, {} are dead and {} were \
+             cancelled.",
+            counts.enqueued,
+            row.settings.name,
+            counts.delivered,
+            counts.pending,
+            counts.in_flight,
+            counts.dead,
+            counts.cancelled
+        ),
+        reasons: vec![format!("{} endpoints belong to it.", view.endpoints(account_id)?.len())],
+        next_step: if counts.dead > 0 { "Look at the dead ones." } else { "Nothing to do." }.into(),
+    };
+    Ok(ExplainOut { id, kind: "account", account_id, explanation, deliveries: Vec::new() })
+}
+
+fn of_endpoint(
+    api: &ApiState,
+    view: &View<'_>,
+    id: String,
+    endpoint: EndpointId,
+    account: Option<AccountId>,
+) -> Result<ExplainOut, Problem> {
+    let found = view.find_endpoint(endpoint)?;
+    let found = found.filter(|(key, _)| account.is_none_or(|account| account == key.account));
+    let none = || Problem::new(Kind::NotFound, "there is no such endpoint");
+    let (key, row): (EndpointKey, _) = found.ok_or_else(none)?;
+    let (lane, now) = (view.lane(key)?, api.now());
+    let url = url::Url::parse(&row.settings.url).ok();
+    let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("The endpoint").to_owned();
+    let (sentence, next_step) = match &row.hold {
+        Some(Hold::Paused { at, .. }) => (
+            format!(
+                "{host} is paused since {}; {} deliveries are held.",
+                moment_near(*at, now),
+                lane.waiting
+            ),
+            "Resume the endpoint; what it holds goes out in order.",
+        ),
+        Some(Hold::Disabled { at, .. }) => (
+            format!(
+                "{host} is disabled since {}; {} deliveries are held.",
+                moment_near(*at, now),
+                lane.waiting
+            ),
+            "Ask its owner whether the URL is right, then resume the endpoint.",
+        ),
+        None => match lane.failing_since {
+            Some(since) => (
+                format!(
+                    "{host} only fails since {}: {} attempts; {} deliveries wait.",
+                    moment_near(since, now),
+                    lane.failures,
+                    lane.waiting
+                ),
+                "Ask its owner to mend it; what waits is tried again by its schedule.",
+            ),
+            None => (format!("{host} runs; {} deliveries wait.", lane.waiting), "Nothing to do."),
+        },
+    };
+    let mut reasons = Vec::new();
+    if lane.gate_until > now {
+        reasons.push(format!("It asked to be left alone until {}.", moment_near(lane.gate_until, now)));
+    }
+    let explanation = Explanation { sentence, reasons, next_step: next_step.into() };
+    Ok(ExplainOut { id, kind: "endpoint", account_id: key.account, explanation, deliveries: Vec::new() })
+}

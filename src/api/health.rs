@@ -1,0 +1,47 @@
+//! `/healthz`, `/readyz`, `/v1/status`: whether the process lives, whether it takes events, how much there is.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use hooklog_projections::fact::Fact;
+use hooklog_projections::ids::Seq;
+use serde_json::json as object;
+
+use super::ApiState;
+use super::problem::Problem;
+use super::rim::json;
+use super::wire;
+
+pub(super) async fn alive() -> Result<Response, Problem> {
+    json(StatusCode::OK, &object!({ "status": "ok" }))
+}
+
+pub(super) async fn ready(State(api): State<ApiState>) -> Result<Response, Problem> {
+    let trouble = api.shared.handle.health().trouble(api.shared.clock.monotonic());
+    let (status, word) = match trouble {
+        None => (StatusCode::OK, "ready"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+    };
+    let engine = trouble.unwrap_or_else(|| "ok".into());
+    json(status, &object!({ "status": word, "checks": { "engine": engine } }))
+}
+
+pub(super) async fn status(State(api): State<ApiState>) -> Result<Response, Problem> {
+    let out = api
+        .read(|api, view| {
+            let counts = view.counts(None)?;
+            let Fact::Founded { store, .. } = view.entry(Seq(1))?.fact else {
+                return Err(Problem::internal(&"the log does not begin with its founding"));
+            };
+            Ok(object!({
+                "head": view.head().0,
+                "store_id": store,
+                "in_flight": api.shared.handle.health().in_flight(),
+                "events": counts.accepted,
+                "deliveries": wire::counts(&counts),
+                "conserved": counts.conserved(),
+            }))
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}

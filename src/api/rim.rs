@@ -1,0 +1,148 @@
+//! What every request passes on its way in and every answer on its way out: an id, access, the limits of a
+//! body, and the one shape of refusals. Never knows routes.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use hooklog_projections::ids::encode_base32;
+
+use super::problem::{Kind, Problem};
+use super::{ApiState, access};
+use crate::clock::SystemChance;
+use crate::ids::drawn;
+
+/// The longest a body may take to come whole.
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
+/// Characters of a request id that a caller brings.
+const REQUEST_ID_CHARS_MAX: usize = 64;
+
+/// A request's id: the caller's, or drawn.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId(pub String);
+
+/// The way in and out of every route.
+pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let id = RequestId(request_id(request.headers(), &api));
+    request.extensions_mut().insert(id.clone());
+    let path_is_open = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let admitted = access::authorised(api.token(), request.headers())
+        .and_then(|()| if is_read { Ok(()) } else { access::same_origin(request.headers()) });
+    let response = match admitted {
+        Err(problem) if !path_is_open => problem.into_response(),
+        _ => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(request = %id.0, "a handler panicked");
+            Problem::of_status(StatusCode::INTERNAL_SERVER_ERROR).into_response()
+        }),
+    };
+    let mut response = shaped(response, &id.0);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        headers.insert("x-request-id", value);
+    }
+    response
+}
+
+/// Every refusal in the one shape, the framework's own included.
+fn shaped(mut response: Response, request_id: &str) -> Response {
+    let allow = response.headers().get(ALLOW).cloned();
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return problem.respond(request_id, allow);
+    }
+    let status = response.status();
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
+    if (status.is_client_error() || status.is_server_error()) && !is_json {
+        return Problem::of_status(status).respond(request_id, allow);
+    }
+    response
+}
+
+fn request_id(headers: &HeaderMap, api: &ApiState) -> String {
+    let fits = |text: &&str| {
+        (1..=REQUEST_ID_CHARS_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    };
+    let brought = headers.get("x-request-id").and_then(|value| value.to_str().ok()).filter(fits);
+    brought.map_or_else(
+        || {
+            let digits = encode_base32(drawn(api.now(), &mut SystemChance));
+            format!("req_{}", String::from_utf8_lossy(&digits))
+        },
+        str::to_owned,
+    )
+}
+
+/// A JSON body of at most `bytes_max`.
+pub(super) async fn json_body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.map(|value| value.split(';').next().unwrap_or_default().trim());
+    if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+        return Err(Problem::new(Kind::NotJsonType, "send `Content-Type: application/json`"));
+    }
+    whole(request.into_body(), bytes_max).await
+}
+
+/// A JSON body, or none at all.
+pub(super) async fn json_body_or_none(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+    if request.headers().contains_key(CONTENT_TYPE) {
+        let body = json_body(request, bytes_max).await?;
+        return Ok(body);
+    }
+    let body = whole(request.into_body(), bytes_max).await?;
+    if body.is_empty() {
+        Ok(body)
+    } else {
+        Err(Problem::new(Kind::NotJsonType, "send `Content-Type: application/json`"))
+    }
+}
+
+/// A body of any kind.
+pub(super) async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let too_large = || Problem::new(Kind::TooLarge, format!("the body has more than {bytes_max} bytes"));
+    if http_body_size(&body).is_some_and(|size| size > bytes_max as u64) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, bytes_max)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_limit(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::new(Kind::BadRequest, "the body ended before it was whole")),
+        Err(_) => {
+            let detail = format!("the body did not come whole within {} s", BODY_TIMEOUT.as_secs());
+            Err(Problem::new(Kind::TooSlow, detail))
+        }
+    }
+}
+
+/// As announced by `Content-Length`.
+fn http_body_size(body: &Body) -> Option<u64> {
+    axum::body::HttpBody::size_hint(body).exact()
+}
+
+fn is_limit(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        // `http_body_util::LengthLimitError`, which the framework does not name.
+        if error.to_string() == "length limit exceeded" {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// A JSON answer.
+pub(super) fn json<T: serde::Serialize>(status: StatusCode, value: &T) -> Result<Response, Problem> {
+    let body = serde_json::to_vec(value).map_err(|error| Problem::internal(&error))?;
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}

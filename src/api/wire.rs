@@ -1,0 +1,558 @@
+//! What goes out, as JSON: accounts, endpoints, events, deliveries, attempts and the facts of a timeline.
+//!
+//! No secret has a shape here but in the answer that cuts it; log positions stand in timelines only. Never
+//! decides, and never knows who asks.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hooklog_projections::account::{Account, Endpoint, Hold};
+use hooklog_projections::counts::Counts;
+use hooklog_projections::event::Event;
+use hooklog_projections::fact::{DeadReason, DisabledReason, Entry, Fact, Failure, Response};
+use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::lane::Lane;
+use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
+use hooklog_projections::tables::EndpointDelivery;
+use hooklog_projections::time::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::ApiState;
+use super::fields::too_deep;
+use super::policies::{moment_text, schedule_json};
+use super::problem::Problem;
+use crate::explain::{Explanation, Known, actor, explain};
+use crate::log::BodySlot;
+use crate::views::View;
+
+/// Stands for a value that is somebody's secret.
+pub const REDACTED: &str = "[redacted]";
+
+/// A page of anything.
+#[derive(Serialize)]
+pub struct PageOut<T> {
+    pub data: Vec<T>,
+    pub next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched_back_to: Option<String>,
+}
+
+#[derive(Serialize)]
+pub struct AccountOut {
+    id: AccountId,
+    name: String,
+    owner_email: Option<String>,
+    schedule: Option<Value>,
+    response_policy: Option<ResponsePolicy>,
+    webhook_retries: Rollout,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<CountsOut>,
+}
+
+#[derive(Serialize)]
+pub struct CountsOut {
+    enqueued: u64,
+    pending: u64,
+    in_flight: u64,
+    delivered: u64,
+    dead: u64,
+    cancelled: u64,
+}
+
+#[derive(Serialize)]
+pub struct EndpointOut {
+    id: EndpointId,
+    account_id: AccountId,
+    url: String,
+    event_types: Vec<String>,
+    description: String,
+    schedule: Option<Value>,
+    response_policy: Option<ResponsePolicy>,
+    timeout_ms: u64,
+    in_flight_max: u32,
+    signature_schemes: Vec<&'static str>,
+    /// Names as set; values are credentials as a rule, and stay inside.
+    headers: Map<String, Value>,
+    version: u32,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldOut>,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signing_secret: Option<String>,
+}
+
+#[derive(Serialize)]
+struct HeldOut {
+    reason: String,
+    since: String,
+}
+
+#[derive(Serialize)]
+pub struct DeliveryRef {
+    pub id: DeliveryId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint_id: Option<EndpointId>,
+}
+
+#[derive(Serialize)]
+pub struct EventOut {
+    id: EventId,
+    account_id: AccountId,
+    r#type: String,
+    accepted_at: String,
+    size: u32,
+    content_type: String,
+    deliveries: Vec<DeliveryOut>,
+    explanation: Explanation,
+}
+
+#[derive(Serialize)]
+pub struct DeliveryOut {
+    pub id: DeliveryId,
+    event_id: EventId,
+    event_type: String,
+    account_id: AccountId,
+    endpoint_id: EndpointId,
+    endpoint_url: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    run: u32,
+    r#try: u32,
+    tries: u32,
+    attempts: u32,
+    created_at: String,
+    updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_attempt: Option<LastAttemptOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_reason: Option<DeadReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
+}
+
+#[derive(Serialize)]
+struct LastAttemptOut {
+    number: u32,
+    at: String,
+    took_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorClass>,
+}
+
+#[derive(Serialize)]
+pub struct AttemptOut {
+    number: u32,
+    run: u32,
+    r#try: u32,
+    started_at: String,
+    status: &'static str,
+    endpoint_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorClass>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+}
+
+/// What a list of deliveries shows on top.
+#[derive(Clone, Copy, Default)]
+pub struct Include {
+    pub payload: bool,
+    pub last_error: bool,
+}
+
+pub fn account(id: AccountId, row: &Account) -> AccountOut {
+    let settings = &row.settings;
+    AccountOut {
+        id,
+        name: settings.name.to_string(),
+        owner_email: settings.owner_email.as_ref().map(ToString::to_string),
+        schedule: settings.schedule.as_ref().map(schedule_json),
+        response_policy: settings.response_policy,
+        webhook_retries: settings.webhook_retries,
+        created_at: moment_text(row.created_at),
+        secret: None,
+        deliveries: None,
+    }
+}
+
+pub fn counts(counts: &Counts) -> CountsOut {
+    let Counts { accepted: _, enqueued, pending, in_flight, delivered, dead, cancelled } = *counts;
+    CountsOut { enqueued, pending, in_flight, delivered, dead, cancelled }
+}
+
+pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
+    let settings = &row.settings;
+    let schemes = [(settings.schemes.standard, "standard"), (settings.schemes.ledger, "ledger")];
+    EndpointOut {
+        id: key.endpoint,
+        account_id: key.account,
+        url: settings.url.to_string(),
+        event_types: settings.event_types.iter().map(ToString::to_string).collect(),
+        description: settings.description.to_string(),
+        schedule: settings.schedule.as_ref().map(schedule_json),
+        response_policy: settings.response_policy,
+        timeout_ms: settings.timeout.0,
+        in_flight_max: settings.in_flight_max,
+        signature_schemes: schemes.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect(),
+        headers: settings.headers.iter().map(|(name, _)| (name.to_string(), REDACTED.into())).collect(),
+        version: row.version,
+        status: match &row.hold {
+            None => "active",
+            Some(Hold::Paused { .. }) => "paused",
+            Some(Hold::Disabled { .. }) => "disabled",
+        },
+        held: row.hold.as_ref().map(|hold| match hold {
+            Hold::Paused { reason, at } => HeldOut { reason: reason.to_string(), since: moment_text(*at) },
+            Hold::Disabled { reason, at } => {
+                HeldOut { reason: disabled_words(reason), since: moment_text(*at) }
+            }
+        }),
+        created_at: moment_text(row.created_at),
+        signing_secret: None,
+    }
+}
+
+fn disabled_words(reason: &DisabledReason) -> String {
+    match reason {
+        DisabledReason::Gone => "it answered 410 (gone)".into(),
+        DisabledReason::Requested(reason) => reason.to_string(),
+    }
+}
+
+/// The deliveries of one account, seen in one state: what each needs besides its row is read once.
+pub struct Sight<'a> {
+    api: &'a ApiState,
+    view: &'a View<'a>,
+    id: AccountId,
+    account: Account,
+    endpoints: HashMap<EndpointId, (Endpoint, Lane)>,
+    now: Timestamp,
+}
+
+impl<'a> Sight<'a> {
+    /// `None` if there is no such account.
+    pub fn of(api: &'a ApiState, view: &'a View<'a>, id: AccountId) -> Result<Option<Sight<'a>>, Problem> {
+        let account = view.account(id)?;
+        let now = api.now();
+        Ok(account.map(|account| Sight { api, view, id, account, endpoints: HashMap::new(), now }))
+    }
+
+    /// A delivery as JSON.
+    pub fn delivery(
+        &mut self,
+        key: DeliveryKey,
+        row: &Delivery,
+        include: Include,
+    ) -> Result<DeliveryOut, Problem> {
+        let (view, now, tries) = (self.view, self.now, self.tries(row)?);
+        let (endpoint, lane) = self.endpoint(row.endpoint)?;
+        let due_at = match row.state {
+            State::Pending { due_at } => Some(due_at),
+            _ => None,
+        };
+        let held_by = due_at.and_then(|due_at| match &endpoint.hold {
+            Some(Hold::Paused { .. }) => Some("paused"),
+            Some(Hold::Disabled { .. }) => Some("disabled"),
+            None if lane.gate_until > now && lane.gate_until > due_at => Some("gate"),
+            None => None,
+        });
+        let endpoint_url = endpoint.settings.url.to_string();
+        let updated_at = match row.state {
+            State::InFlight { started_at: at, .. }
+            | State::Delivered { at }
+            | State::Dead { at, .. }
+            | State::Cancelled { at } => at,
+            State::Pending { .. } | State::Deciding { .. } => view.entry(row.latest)?.at,
+        };
+        let (payload, payload_base64) =
+            if include.payload { payload(view, row.accepted)? } else { (None, None) };
+        let in_flight = matches!(row.state, State::InFlight { .. } | State::Deciding { .. });
+        Ok(DeliveryOut {
+            id: view.delivery_id(key, row),
+            event_id: row.event.clone(),
+            event_type: row.event_type.to_string(),
+            account_id: key.account,
+            endpoint_id: row.endpoint,
+            endpoint_url,
+            status: row.state.status().as_str(),
+            held_by,
+            due_at: due_at.map(moment_text),
+            run: row.run,
+            r#try: row.tries + u32::from(in_flight),
+            tries,
+            attempts: row.attempts,
+            created_at: moment_text(row.enqueued_at),
+            updated_at: moment_text(updated_at),
+            last_attempt: row.last_attempt.as_ref().map(|last| LastAttemptOut {
+                number: last.attempt,
+                at: moment_text(last.at),
+                took_ms: last.took.0,
+                status_code: last.status,
+                error: last.error,
+            }),
+            dead_reason: match &row.state {
+                State::Dead { reason, .. } => Some(reason.clone()),
+                _ => None,
+            },
+            payload,
+            payload_base64,
+            last_error: if include.last_error { last_error(view, row)? } else { None },
+            explanation: None,
+        })
+    }
+
+    /// The answer about a delivery.
+    pub fn explain(&mut self, key: DeliveryKey, row: &Delivery) -> Result<Explanation, Problem> {
+        let place = EndpointKey { account: self.id, endpoint: row.endpoint };
+        let owed = self.view.owed(EndpointDelivery { endpoint: place, delivery: key.seq })?;
+        let story = self.view.story(row)?;
+        let (tries, now) = (self.tries(row)?, self.now);
+        let _ = self.endpoint(row.endpoint)?;
+        let (endpoint, lane) = &self.endpoints[&row.endpoint];
+        let account = &self.account;
+        Ok(explain(&Known { delivery: row, story: &story, endpoint, account, lane, tries, owed, now }))
+    }
+
+    /// An event with its deliveries and the answer about it.
+    pub fn event(&mut self, id: &EventId, row: &Event) -> Result<EventOut, Problem> {
+        let (mut deliveries, mut answers) = (Vec::new(), Vec::new());
+        for (key, delivery) in self.deliveries(row)? {
+            deliveries.push(self.delivery(key, &delivery, Include::default())?);
+            answers.push((delivery.state.status(), self.explain(key, &delivery)?));
+        }
+        Ok(EventOut {
+            id: id.clone(),
+            account_id: self.id,
+            r#type: row.event_type.to_string(),
+            accepted_at: moment_text(row.accepted_at),
+            size: row.body.len,
+            content_type: row.body.content_type.to_string(),
+            deliveries,
+            explanation: crate::explain::explain_event(&row.event_type, row.accepted_at, &answers, self.now),
+        })
+    }
+
+    /// An event's deliveries, in the order of its endpoints.
+    pub fn deliveries(&self, row: &Event) -> Result<Vec<(DeliveryKey, Delivery)>, Problem> {
+        let mut found = Vec::new();
+        for seq in row.delivery_seqs() {
+            let key = DeliveryKey { account: self.id, seq };
+            let delivery = self.view.delivery(key)?;
+            let missing = || Problem::internal(&format!("the delivery at {seq} is missing"));
+            found.push((key, delivery.ok_or_else(missing)?));
+        }
+        Ok(found)
+    }
+
+    fn tries(&mut self, row: &Delivery) -> Result<u32, Problem> {
+        let policy = &self.api.shared.options.policy;
+        let (id, owner) = (self.id, self.account.settings.clone());
+        let (endpoint, _) = self.endpoint(row.endpoint)?;
+        Ok(policy.tries(id, &owner, &endpoint.settings, row.max_tries))
+    }
+
+    fn endpoint(&mut self, id: EndpointId) -> Result<&(Endpoint, Lane), Problem> {
+        match self.endpoints.entry(id) {
+            Slot::Occupied(slot) => Ok(slot.into_mut()),
+            Slot::Vacant(slot) => {
+                let key = EndpointKey { account: self.id, endpoint: id };
+                let endpoint = self.view.endpoint(key)?;
+                let endpoint = endpoint.ok_or_else(|| Problem::internal(&format!("{id} is missing")))?;
+                Ok(slot.insert((endpoint, self.view.lane(key)?)))
+            }
+        }
+    }
+}
+
+/// An event's bytes: as JSON where they are, else as base64.
+fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
+    let Some(body) = view.body(BodySlot::Event(accepted))? else { return Ok((None, None)) };
+    let text = String::from_utf8(body.bytes.to_vec()).ok().filter(|_| too_deep(&body.bytes).is_none());
+    match text.and_then(|text| RawValue::from_string(text).ok()) {
+        Some(json) => Ok((Some(json), None)),
+        None => Ok((None, Some(STANDARD.encode(&body.bytes)))),
+    }
+}
+
+/// What the newest attempt died of, from the newest facts back.
+fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem> {
+    if matches!(row.state, State::Delivered { .. }) || row.last_attempt.is_none() {
+        return Ok(None);
+    }
+    let mut next = Some(row.latest);
+    while let Some(seq) = next {
+        let entry = view.entry(seq)?;
+        match &entry.fact {
+            Fact::Failed { failure: Failure::Answered(response), .. } => {
+                return Ok(Some(format!("HTTP {}", response.status)));
+            }
+            Fact::Failed { failure: Failure::Error { detail, .. }, .. } => {
+                return Ok(Some(detail.to_string()));
+            }
+            Fact::Delivered { .. } => return Ok(None),
+            fact => next = fact.of().map(|of| of.previous),
+        }
+    }
+    Ok(None)
+}
+
+/// The attempts in a story, oldest first.
+pub fn attempts(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> {
+    let mut out: Vec<AttemptOut> = Vec::new();
+    for entry in story {
+        match &entry.fact {
+            Fact::Attempted { attempt, try_number, run, endpoint_version, .. } => out.push(AttemptOut {
+                number: *attempt,
+                run: *run,
+                r#try: *try_number,
+                started_at: moment_text(entry.at),
+                status: "in_flight",
+                endpoint_version: *endpoint_version,
+                ended_at: None,
+                took_ms: None,
+                rule: None,
+                counted: None,
+                status_code: None,
+                error: None,
+                detail: None,
+                response_body: None,
+                response_truncated: None,
+                address: None,
+            }),
+            Fact::Delivered { response, rule, .. } => {
+                if let Some(last) = out.last_mut() {
+                    (last.status, last.counted) = ("delivered", Some(true));
+                    ended(last, entry.at, rule);
+                    answered(view, last, entry.seq, response)?;
+                }
+            }
+            Fact::Failed { failure, rule, counted, .. } => {
+                if let Some(last) = out.last_mut() {
+                    (last.status, last.counted) = ("failed", Some(*counted));
+                    ended(last, entry.at, rule);
+                    match failure {
+                        Failure::Answered(response) => answered(view, last, entry.seq, response)?,
+                        Failure::Error { class, detail, took } => {
+                            last.error = Some(*class);
+                            last.detail = Some(detail.to_string());
+                            last.took_ms = Some(took.0);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+fn ended(attempt: &mut AttemptOut, at: Timestamp, rule: &str) {
+    attempt.ended_at = Some(moment_text(at));
+    attempt.rule = Some(rule.to_owned());
+}
+
+fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Response) -> Result<(), Problem> {
+    attempt.status_code = Some(response.status);
+    attempt.took_ms = Some(response.took.0);
+    attempt.response_truncated = Some(response.truncated);
+    attempt.address = response.address.as_ref().map(ToString::to_string);
+    if response.body.is_some() {
+        let body = view.body(BodySlot::Response(at))?;
+        attempt.response_body = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
+    }
+    Ok(())
+}
+
+/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets.
+pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
+    let mut out = Map::new();
+    out.insert("seq".into(), entry.seq.0.into());
+    out.insert("at".into(), moment_text(entry.at).into());
+    out.insert("actor".into(), actor(&entry.actor).into());
+    out.insert("fact".into(), entry.fact.name().into());
+    if let Some(id) = delivery {
+        out.insert("delivery_id".into(), id.to_string().into());
+    }
+    if let Value::Object(rest) = fact(&entry.fact) {
+        out.extend(rest);
+    }
+    Value::Object(out)
+}
+
+fn fact(fact: &Fact) -> Value {
+    match fact {
+        Fact::Accepted { event, event_type, body, deliveries, .. } => json!({
+            "event_id": event, "event_type": event_type, "size": body.len, "content_type": body.content_type,
+            "deliveries": deliveries,
+        }),
+        Fact::Enqueued { key, due_at, max_tries, .. } => json!({
+            "endpoint_id": key.endpoint, "due_at": moment_text(*due_at), "max_tries": max_tries,
+        }),
+        Fact::Attempted { attempt, try_number, run, endpoint_version, signed_with, .. } => json!({
+            "attempt": attempt, "try": try_number, "run": run, "endpoint_version": endpoint_version,
+            "signed_with": signed_with,
+        }),
+        Fact::Delivered { attempt, response, rule, .. } => json!({
+            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+            "address": response.address, "rule": rule,
+        }),
+        Fact::Failed { attempt, failure: Failure::Answered(response), rule, counted, .. } => json!({
+            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+            "address": response.address, "rule": rule, "counted": counted,
+        }),
+        Fact::Failed { attempt, failure: Failure::Error { class, detail, took }, rule, counted, .. } => {
+            json!({
+                "attempt": attempt, "error": class, "detail": detail, "took_ms": took, "rule": rule,
+                "counted": counted,
+            })
+        }
+        Fact::Rescheduled { due_at, rule, .. } => json!({ "due_at": moment_text(*due_at), "rule": rule }),
+        Fact::Dead { reason, tell_owner, .. } => json!({ "reason": reason, "tell_owner": tell_owner }),
+        Fact::Replayed { was, run, reason, .. } => json!({
+            "was": match was {
+                hooklog_projections::fact::Ended::Dead => "dead",
+                hooklog_projections::fact::Ended::Delivered => "delivered",
+            },
+            "run": run, "reason": reason,
+        }),
+        Fact::Cancelled { reason, .. } => json!({ "reason": reason }),
+        // Not of an event; a timeline never shows them.
+        _ => json!({}),
+    }
+}
