@@ -119,7 +119,10 @@ fn wait(value: &RawValue) -> Result<Millis, Bad> {
 
 fn span_text(span: Millis) -> String {
     let secs = span.0 / 1000;
-    match [(86_400, 'd'), (3600, 'h'), (60, 'm')].into_iter().find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit)) {
+    match [(86_400, 'd'), (3600, 'h'), (60, 'm')]
+        .into_iter()
+        .find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit))
+    {
         Some((unit, name)) => format!("{}{name}", secs / unit),
         None => format!("{secs}s"),
     }

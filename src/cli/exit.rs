@@ -164,6 +164,7 @@ fn of_log(error: &log::Error) -> Exit {
         log::Error::Damaged(_)
         | log::Error::NoMark { .. }
         | log::Error::BehindMark { .. }
+        | log::Error::Cut { .. }
         | log::Error::ChainBroken { .. }
         | log::Error::ForeignMark { .. }
         | log::Error::BadValue(_) => Exit::Damaged,

@@ -167,7 +167,7 @@ impl View<'_> {
     }
 
     /// Whether the owner is yet to be told of a dead delivery.
-    pub fn owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
+    pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
         Ok(self.row::<Owed>(&place)?.is_some())
     }
 
