@@ -110,7 +110,11 @@ mod tests {
         let (ours, theirs) = (IdCodec::new([7; 32], 0), IdCodec::new([8; 32], 0));
         let at = Timestamp(1_768_471_200_000);
         let ids: Vec<_> = (1..=3).map(|seq| ours.delivery_id(Seq(seq), at).to_string()).collect();
-        insta::assert_snapshot!(ids.join("\n"), @"");
+        insta::assert_snapshot!(ids.join("\n"), @"
+        dlv_01KF0HJ080E6F8QXPVZB2NCV9F
+        dlv_01KF0HJ080E9RRCE411N8MBKB0
+        dlv_01KF0HJ080ESA8JQZK3YSMAMK9
+        ");
         let foreign = theirs.delivery_id(Seq(1), at);
         assert_ne!(ours.delivery_seq(foreign), Some((Seq(1), at)));
     }

@@ -219,8 +219,10 @@ pub fn accept_head(options: &Options) -> Result<Seq, Error> {
         return Err(Error::NoStore(options.folder.clone()));
     }
     let (disk, mark) = log::open_folder(&options.folder, options.settings())?;
-    let log = Log::accept_head(disk, mark, options.log)?.into_log();
+    let mut log = Log::accept_head(disk, mark, options.log)?.into_log();
     let head = log.head();
+    // Nobody can vouch for the views of a log that was cut.
+    rebuild::rebuild_stopped(&mut log, &mut |_, _| {})?;
     log.close()?;
     Ok(head)
 }

@@ -117,15 +117,16 @@ impl Key for AccountId {
     }
 }
 
-/// `None` is the whole store, and sorts before every account.
+/// `None` is the whole store: a single zero, since no disk takes an empty key. It sorts before every account.
 impl Key for Option<AccountId> {
     fn write(&self, out: &mut Vec<u8>) {
-        if let Some(account) = self {
-            account.write(out);
+        match self {
+            Some(account) => account.write(out),
+            None => out.push(0),
         }
     }
     fn read(bytes: &[u8]) -> Option<Self> {
-        if bytes.is_empty() { Some(None) } else { AccountId::read(bytes).map(Some) }
+        if bytes == [0] { Some(None) } else { AccountId::read(bytes).map(Some) }
     }
 }
 

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +31,8 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long open requests may take to end once the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
+/// After an accept that failed (too many open files), before the next one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where to listen. Neither is needed.
 #[derive(Debug, Default)]
@@ -45,15 +47,14 @@ pub struct Listeners {
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let open = TaskTracker::new();
-    let (over_tcp, over_unix) = (router(state.clone()), router(state.local()));
     let tcp = async {
         if let Some(listener) = listeners.tcp {
-            accept(listener, over_tcp, &room, &open, &stop).await;
+            accept(Listener::Tcp(listener), router(state.clone()), &room, &open, &stop).await;
         }
     };
     let unix = async {
         if let Some(listener) = listeners.unix {
-            accept(listener, over_unix, &room, &open, &stop).await;
+            accept(Listener::Unix(listener), router(state.local()), &room, &open, &stop).await;
         }
     };
     tokio::join!(tcp, unix);
@@ -83,9 +84,22 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A listener waits a moment by itself after an accept that failed (too many open files).
-async fn accept<L: Listener>(
-    mut listener: L,
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+        match self {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Either::Left(stream)),
+            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Either::Right(stream)),
+        }
+    }
+}
+
+async fn accept(
+    listener: Listener,
     app: Router,
     room: &Arc<Semaphore>,
     open: &TaskTracker,
@@ -98,15 +112,23 @@ async fn accept<L: Listener>(
             () = stop.cancelled() => return,
         };
         let Ok(permit) = permit else { return };
-        let (stream, _) = tokio::select! {
+        let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let (app, stop) = (app.clone(), stop.clone());
-        open.spawn(async move {
-            connection(stream, app, stop).await;
-            drop(permit);
-        });
+        match accepted {
+            Ok(stream) => {
+                let (app, stop) = (app.clone(), stop.clone());
+                open.spawn(async move {
+                    connection(stream, app, stop).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be taken");
+                let _ = tokio::time::timeout(ACCEPT_PAUSE, stop.cancelled()).await;
+            }
+        }
     }
 }
 

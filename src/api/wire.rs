@@ -340,7 +340,7 @@ impl<'a> Sight<'a> {
     /// The answer about a delivery.
     pub fn explain(&mut self, key: DeliveryKey, row: &Delivery) -> Result<Explanation, Problem> {
         let place = EndpointKey { account: self.id, endpoint: row.endpoint };
-        let owed = self.view.owed(EndpointDelivery { endpoint: place, delivery: key.seq })?;
+        let owed = self.view.is_owed(EndpointDelivery { endpoint: place, delivery: key.seq })?;
         let story = self.view.story(row)?;
         let (tries, now) = (self.tries(row)?, self.now);
         let _ = self.endpoint(row.endpoint)?;

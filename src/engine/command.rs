@@ -268,8 +268,10 @@ fn nothing_to_replay(statuses: &[Status]) -> String {
         "use retry-now to try a pending one at once"
     } else if statuses.contains(&Status::InFlight) {
         "wait for the attempt in flight"
-    } else {
+    } else if statuses.contains(&Status::Delivered) {
         "use scope=all to send delivered ones again"
+    } else {
+        "what was cancelled stays so; send the event again under a new id"
     };
     format!("nothing is dead here ({}); {hint}", words.join(", "))
 }

@@ -338,6 +338,12 @@ impl Engine {
                 return Ok(());
             }
             let start = match self.alone.pop_front() {
+                Some(start) if self.lane_limits(start.endpoint)?.held => {
+                    // It was held meanwhile: it goes back and waits with the others.
+                    self.scheduler.handle_ended(start.endpoint, self.now);
+                    self.waits(start.endpoint, start.due_at, start.delivery)?;
+                    continue;
+                }
                 Some(start) if self.in_flight.is_empty() => start,
                 Some(start) => {
                     self.alone.push_front(start);

@@ -245,3 +245,127 @@ fn chain_after(previous: Chain, first: Seq, bytes: &[u8]) -> Chain {
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the slice has N bytes")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hooklog_projections::fact::Sealed;
+    use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
+    use proptest::prelude::*;
+
+    use super::super::golden;
+    use super::*;
+
+    fn entry(seq: u64, reason: &str) -> Entry {
+        let key = EndpointKey { account: AccountId(1), endpoint: EndpointId(2) };
+        let actor = match seq % 3 {
+            0 => Actor::Hooklog,
+            1 => Actor::Api("ci".into()),
+            _ => Actor::Cli,
+        };
+        let fact = Fact::EndpointPaused { key, reason: reason.into() };
+        Entry { seq: Seq(seq), at: Timestamp(1_760_000_000_000 + seq), actor, fact }
+    }
+
+    fn all(record: &Record) -> Vec<Entry> {
+        record.entries_from(Seq(0)).collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn the_golden_record_is_written_and_read() {
+        let store = StoreId(0x0191_0000_0000_7000_8000_0000_0000_0051);
+        let founded = Fact::Founded { store, id_key: Sealed(vec![9; 72]) };
+        let entries = [
+            Entry { seq: Seq(1), at: Timestamp(1_760_000_000_000), actor: Actor::Cli, fact: founded },
+            entry(2, "maintenance"),
+            entry(3, ""),
+            entry(4, "again"),
+        ];
+        let record = Record::write(store, Chain::genesis(), &entries).unwrap();
+        let golden = golden::check(Path::new("batch"), record.bytes());
+        let read = Record::read(golden.into()).unwrap();
+        assert_eq!(read.header(), record.header());
+        assert!(read.proves_itself());
+        assert_eq!(all(&read), entries);
+    }
+
+    #[test]
+    fn one_entry_is_read_though_its_neighbours_are_broken() {
+        let entries = [entry(5, "one"), entry(6, "two"), entry(7, "three")];
+        let record = Record::write(StoreId(1), Chain::genesis(), &entries).unwrap();
+        let mut bytes = record.bytes().to_vec();
+        let (data, end) = (record.data(), record.data() + record.end(0));
+        bytes[data..end].fill(0xff);
+        bytes[record.data() + record.end(1)..].fill(0xff);
+        let broken = Record::read(bytes.into()).unwrap();
+        assert_eq!(broken.entry(Seq(6)).unwrap(), Some(entry(6, "two")));
+        assert!(broken.entry(Seq(5)).is_err());
+        assert_eq!(broken.entry(Seq(8)).unwrap(), None);
+        assert_eq!(broken.entry(Seq(4)).unwrap(), None);
+        assert!(!broken.proves_itself());
+    }
+
+    #[test]
+    fn only_dense_batches_are_written() {
+        let write = |entries: &[Entry]| Record::write(StoreId(1), Chain::genesis(), entries);
+        for entries in [vec![], vec![entry(0, "")], vec![entry(1, ""), entry(3, "")]] {
+            assert!(matches!(write(&entries), Err(Error::Misuse(_))));
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_named() {
+        let record = Record::write(StoreId(1), Chain::genesis(), &[entry(1, "")]).unwrap();
+        let mut bytes = record.bytes().to_vec();
+        bytes[0] = 2;
+        assert!(matches!(Record::read(bytes.into()), Err(Error::NewerFormat { found: 2, .. })));
+    }
+
+    /// Reads everything there is to read.
+    fn exercise(bytes: Vec<u8>) -> Option<Record> {
+        let record = Record::read(bytes.into()).ok()?;
+        record.entries_from(Seq(0)).for_each(drop);
+        let _ = record.last_at();
+        let _ = record.entry(record.header().last);
+        Some(record)
+    }
+
+    proptest! {
+        #[test]
+        fn roundtrip(
+            first in 1u64..1 << 60,
+            reasons in proptest::collection::vec(".{0,40}", 1..20),
+            from in 0u64..30,
+        ) {
+            let entries: Vec<_> = reasons.iter().zip(first..).map(|(r, seq)| entry(seq, r)).collect();
+            let previous = Chain::genesis().next(first, &[]);
+            let record = Record::write(StoreId(9), previous, &entries).unwrap();
+            let read = Record::read(record.bytes().clone()).unwrap();
+            prop_assert_eq!(read.header(), record.header());
+            prop_assert!(read.proves_itself());
+            prop_assert_eq!(all(&read), entries.clone());
+            prop_assert_eq!(read.last_at().unwrap(), entries.last().unwrap().at);
+            for entry in &entries {
+                prop_assert_eq!(read.entry(entry.seq).unwrap(), Some(entry.clone()));
+            }
+            let tail: Vec<_> = read.entries_from(Seq(first + from)).map(Result::unwrap).collect();
+            prop_assert_eq!(&tail[..], &entries[entries.len().min(from as usize)..]);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            exercise(bytes);
+        }
+
+        #[test]
+        fn no_damage_passes_unseen(at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<bool>()) {
+            let entries = [entry(1, "one"), entry(2, "two"), entry(3, "three")];
+            let record = Record::write(StoreId(1), Chain::genesis(), &entries).unwrap();
+            let mut bytes = record.bytes().to_vec();
+            let at = at.index(bytes.len());
+            if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
+            prop_assert!(exercise(bytes).is_none_or(|record| !record.proves_itself()));
+        }
+    }
+}

@@ -82,3 +82,39 @@ impl Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_read_as_it_was_stored() {
+        for bytes in [&b""[..], b"{}", &[0; 1000]] {
+            let body = Body { salt: [7; 16], bytes: Bytes::copy_from_slice(bytes) };
+            assert_eq!(Body::decode(&body.encode()).unwrap(), body);
+        }
+        let stored = Body { salt: [7; 16], bytes: Bytes::from_static(b"ab") }.encode();
+        assert_eq!(&stored[..], [&[0][..], &[7; 16], b"ab"].concat());
+    }
+
+    #[test]
+    fn the_hash_covers_salt_and_bytes() {
+        let body = Body { salt: *b"0123456789abcdef", bytes: Bytes::from_static(b"xyz") };
+        assert_eq!(body.hash(), <[u8; 32]>::from(Sha256::digest(b"0123456789abcdefxyz")));
+    }
+
+    #[test]
+    fn other_ways_of_storing_are_named() {
+        let newer = Body::decode(&Bytes::from_static(&[1; 40]));
+        assert!(matches!(newer, Err(Error::NewerFormat { found: 1, known: 0, .. })));
+        for short in [&[][..], &[0; 16]] {
+            assert!(matches!(Body::decode(&Bytes::copy_from_slice(short)), Err(Error::BadValue(_))));
+        }
+    }
+
+    #[test]
+    fn keys_sort_by_entry_then_kind() {
+        assert!(BodySlot::Event(Seq(1)).key() < BodySlot::Response(Seq(1)).key());
+        assert!(BodySlot::Response(Seq(1)).key() < BodySlot::Event(Seq(256)).key());
+    }
+}

@@ -38,3 +38,208 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let value = rmp_serde::decode::from_read(&mut rest).map_err(|e| Error::BadValue(e.to_string()))?;
     if rest.is_empty() { Ok(value) } else { Err(Error::BadValue(format!("{} bytes too many", rest.len()))) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hooklog_projections::fact::{
+        AccountSettings, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
+        Response, Schemes, Sealed, SigningKey,
+    };
+    use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId, Seq, StoreId};
+    use hooklog_projections::policy::{ErrorClass, Jitter, ResponsePolicy, Rollout, Schedule};
+    use hooklog_projections::time::{Millis, Timestamp};
+    use proptest::prelude::*;
+
+    use super::super::golden;
+    use super::*;
+
+    /// A match without a wildcard and the same names as a list: a new variant does not compile until it stands
+    /// here, and then lacks its sample.
+    macro_rules! variants {
+        ($($name:ident)*) => {
+            const NAMES: &[&str] = &[$(stringify!($name)),*];
+            fn name(fact: &Fact) -> &'static str {
+                match fact { $(Fact::$name { .. } => stringify!($name),)* }
+            }
+        };
+    }
+
+    variants! {
+        Founded AccountCreated AccountChanged EndpointCreated EndpointChanged EndpointPaused EndpointDisabled
+        EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
+        Cancelled OwnerTold
+    }
+
+    /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
+    fn samples() -> Vec<Fact> {
+        let account = AccountId(0x0191_0000_0000_7000_8000_0000_0000_00a1);
+        let endpoint = EndpointId(0x0191_0000_0000_7000_8000_0000_0000_00e1);
+        let key = EndpointKey { account, endpoint };
+        let of = Of { account, endpoint, delivery: Seq(7), previous: Seq(300) };
+        let body = |len| BodyRef { len, content_type: "application/json".into(), hash: [0xb0; 32] };
+        let signing = vec![
+            SigningKey { id: KeyId(2), secret: Sealed(vec![2; 40]), expires_at: None },
+            SigningKey { id: KeyId(1), secret: Sealed(vec![1; 40]), expires_at: Some(Timestamp(1_700_000)) },
+        ];
+        let account_settings = AccountSettings {
+            name: "Acme Söhne".into(),
+            owner_email: Some("ops@acme.example".into()),
+            schedule: Some(Schedule::Custom {
+                waits: vec![Millis(1000), Millis(60_000)],
+                jitter: Jitter { minus_percent: 0, plus_percent: 10 },
+            }),
+            response_policy: Some(ResponsePolicy::LedgerStrict),
+            webhook_retries: Rollout::On,
+        };
+        let endpoint_settings = EndpointSettings {
+            url: "https://hooks.acme.example/in?x=1".into(),
+            event_types: vec!["payment.*".into(), "refund.made".into()],
+            description: "production".into(),
+            schedule: Some(Schedule::Ledger5),
+            response_policy: None,
+            timeout: Millis(10_000),
+            in_flight_max: 8,
+            schemes: Schemes { standard: true, ledger: false },
+            headers: vec![("x-team".into(), "billing".into())],
+        };
+        let response = Response {
+            status: 503,
+            body: Some(body(12)),
+            truncated: false,
+            took: Millis(123),
+            address: Some("192.0.2.7:443".into()),
+        };
+        vec![
+            Fact::Founded { store: StoreId(0x51), id_key: Sealed(vec![9; 72]) },
+            Fact::AccountCreated { account, settings: account_settings.clone(), secret: Sealed(vec![3; 40]) },
+            Fact::AccountChanged {
+                account,
+                settings: AccountSettings {
+                    name: "Acme".into(),
+                    owner_email: None,
+                    schedule: None,
+                    response_policy: None,
+                    webhook_retries: Rollout::Default,
+                },
+            },
+            Fact::EndpointCreated { key, settings: endpoint_settings.clone(), signing: signing.clone() },
+            Fact::EndpointChanged {
+                key,
+                settings: EndpointSettings { schedule: None, ..endpoint_settings },
+                signing,
+            },
+            Fact::EndpointPaused { key, reason: "maintenance".into() },
+            Fact::EndpointDisabled { key, reason: DisabledReason::Requested("abuse".into()) },
+            Fact::EndpointResumed { key },
+            Fact::EndpointGated { key, until: Timestamp(1_800_000_000_000) },
+            Fact::Accepted {
+                account,
+                event: "evt_01J9X".parse().unwrap(),
+                event_type: "payment.settled".into(),
+                body: body(65_536),
+                deliveries: 2,
+            },
+            Fact::Enqueued {
+                key,
+                event: "evt_01J9X".parse().unwrap(),
+                accepted: Seq(6),
+                event_type: "payment.settled".into(),
+                due_at: Timestamp(1_760_000_000_000),
+                max_tries: Some(3),
+            },
+            Fact::Attempted {
+                of,
+                due_at: Timestamp(1_760_000_000_000),
+                attempt: 4,
+                try_number: 3,
+                run: 2,
+                endpoint_version: 5,
+                signed_with: vec![KeyId(2), KeyId(1)],
+            },
+            Fact::Delivered {
+                of,
+                attempt: 4,
+                response: Response { status: 204, body: None, address: None, ..response.clone() },
+                rule: "2xx".into(),
+            },
+            Fact::Failed {
+                of,
+                attempt: 4,
+                failure: Failure::Answered(response),
+                rule: "5xx".into(),
+                counted: true,
+            },
+            Fact::Rescheduled {
+                of,
+                due_at: Timestamp(1_760_000_060_000),
+                was_due_at: None,
+                rule: "ledger".into(),
+            },
+            Fact::Dead {
+                of,
+                reason: DeadReason::RetriesOff,
+                was_due_at: Some(Timestamp(5)),
+                tell_owner: true,
+            },
+            Fact::Replayed { of, was: Ended::Dead, run: 2, due_at: Timestamp(6), reason: "fixed".into() },
+            Fact::Cancelled { of, due_at: Timestamp(7), reason: "wrong customer".into() },
+            Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
+        ]
+    }
+
+    #[test]
+    fn every_fact_ever_written_is_read() {
+        let samples = samples();
+        assert_eq!(samples.iter().map(name).collect::<Vec<_>>(), NAMES);
+        for fact in samples {
+            let golden = golden::check(&Path::new("facts").join(fact.name()), &encode(&fact));
+            assert_eq!(decode::<Fact>(&golden).unwrap(), fact, "{}", fact.name());
+        }
+    }
+
+    #[test]
+    fn shapes_within_facts_that_have_no_file_of_their_own() {
+        let of = Of { account: AccountId(1), endpoint: EndpointId(2), delivery: Seq(3), previous: Seq(4) };
+        let error = Failure::Error { class: ErrorClass::NotSent, detail: "drained".into(), took: Millis(0) };
+        let failed = Fact::Failed { of, attempt: 1, failure: error, rule: "drain".into(), counted: false };
+        let gone = Fact::EndpointDisabled { key: of.endpoint_key(), reason: DisabledReason::Gone };
+        for fact in [failed, gone] {
+            assert_eq!(decode::<Fact>(&encode(&fact)).unwrap(), fact);
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_named() {
+        let mut bytes = encode(&Seq(1));
+        bytes[0] = 2;
+        let error = decode::<Seq>(&bytes).unwrap_err();
+        assert!(matches!(error, Error::NewerFormat { found: 2, known: 1, .. }), "{error}");
+        assert!(error.to_string().contains("newer Hooklog"), "{error}");
+    }
+
+    #[test]
+    fn nothing_may_follow_a_value() {
+        let mut bytes = encode(&Seq(1));
+        bytes.push(0);
+        assert!(matches!(decode::<Seq>(&bytes), Err(Error::BadValue(_))));
+        assert!(matches!(decode::<Seq>(&[]), Err(Error::BadValue(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode::<Fact>(&bytes);
+            let _ = decode::<Fact>(&[&[VERSION], &bytes[..]].concat());
+        }
+
+        #[test]
+        fn no_flipped_bit_panics(n in 0..NAMES.len(), bit in any::<prop::sample::Index>()) {
+            let mut bytes = encode(&samples()[n]);
+            let bit = bit.index(bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let _ = decode::<Fact>(&bytes);
+        }
+    }
+}

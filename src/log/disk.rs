@@ -73,6 +73,14 @@ impl Change {
     }
 }
 
+/// No disk takes an empty key.
+pub(super) fn check_keys(changes: &[Change]) -> Result<(), Error> {
+    match changes.iter().find(|change| change.key.is_empty()) {
+        Some(change) => Err(Error::Misuse(format!("an empty key in the space {}", change.space))),
+        None => Ok(()),
+    }
+}
+
 /// Looks at one row of a range (key, value) and says whether to go on.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
@@ -110,7 +118,8 @@ pub trait Disk: Read {
     /// later write answers [`Error::Poisoned`].
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`]; [`Error::NoSpace`] before anything is written.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Poisoned`]; [`Error::NoSpace`], and [`Error::Misuse`] for an
+    /// empty key, before anything is written.
     fn write(&self, changes: &[Change]) -> Result<(), Error>;
 
     /// The state as it is now, for any thread. Only the writer calls it, and only between writes: taken

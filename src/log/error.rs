@@ -62,6 +62,16 @@ pub enum Error {
         /// The last acknowledged entry.
         mark: Seq,
     },
+    /// The log is whole, but rows that were written after it are not there: views may have lost rows too.
+    #[error(
+        "the log is whole up to entry {log}, but the database lost what it wrote after it, most likely \
+         through a damaged disk; restore from a backup, or run `hooklog store accept-head` to build all views \
+         again from the log"
+    )]
+    Cut {
+        /// The last entry of the log.
+        log: Seq,
+    },
     /// The log at the mark's position is not the log that was acknowledged.
     #[error(
         "entry {seq} is not the one that was acknowledged: the log was changed or replaced; restore from a \

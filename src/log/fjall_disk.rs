@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
@@ -16,7 +18,7 @@ use fjall::{
 };
 
 use super::Error;
-use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit};
+use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit, check_keys};
 use super::memory::is_empty;
 
 /// What may be set. Everything else is measured and fixed.
@@ -24,10 +26,10 @@ use super::memory::is_empty;
 pub struct Settings {
     /// The block cache, shared by all spaces.
     pub cache_bytes: u64,
-    /// Memtable of log, bodies and views that grow with every entry. Applies to spaces made from now on.
+    /// Memtable of log and bodies. Like the next one it applies to spaces made from now on.
     pub memtable_bytes: u64,
-    /// Memtable of `meta`. Applies when it is made.
-    pub meta_memtable_bytes: u64,
+    /// Memtable of every other space.
+    pub view_memtable_bytes: u64,
 }
 
 /// Journals kept before memtables are flushed to free them: start-up after a crash replays at most this much,
@@ -37,9 +39,12 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
 
+/// How often a flush that is waited for is looked at: fjall has no signal for it.
+const FLUSH_POLL: Duration = Duration::from_millis(2);
+
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { cache_bytes: 64 << 20, memtable_bytes: 16 << 20, meta_memtable_bytes: 4 << 20 }
+        Settings { cache_bytes: 64 << 20, memtable_bytes: 16 << 20, view_memtable_bytes: 8 << 20 }
     }
 }
 
@@ -70,11 +75,13 @@ impl FjallDisk {
     /// [`Error::InUse`] if it is open elsewhere, [`Error::Damaged`] if it cannot be recovered, [`Error::Io`],
     /// [`Error::Full`].
     pub fn open(folder: &Path, settings: Settings) -> Result<FjallDisk, Error> {
-        let database = Database::builder(folder)
+        let builder = Database::builder(folder)
             .cache_size(settings.cache_bytes)
             .max_journaling_size(JOURNAL_BYTES_MAX)
-            .worker_threads(2)
-            .open()
+            .worker_threads(2);
+        // Lengths in a journal are believed until they contradict each other; then recovery panics.
+        let database = catch_unwind(AssertUnwindSafe(|| builder.open()))
+            .map_err(|_| Error::Damaged("its journal cannot be replayed".into()))?
             .map_err(explain)?;
         let mut handles = Handles::default();
         for name in database.list_keyspace_names() {
@@ -118,8 +125,7 @@ impl FjallDisk {
             Space::Log(_) | Space::Body(_) => base
                 .max_memtable_size(settings.memtable_bytes)
                 .data_block_size_policy(BlockSizePolicy::all(APPEND_BLOCK_BYTES)),
-            Space::View { .. } => base.max_memtable_size(settings.memtable_bytes),
-            Space::Meta => base.max_memtable_size(settings.meta_memtable_bytes),
+            Space::View { .. } | Space::Meta => base.max_memtable_size(settings.view_memtable_bytes),
         }
     }
 }
@@ -158,6 +164,7 @@ impl Read for FjallDisk {
 
 impl Disk for FjallDisk {
     fn write(&self, changes: &[Change]) -> Result<(), Error> {
+        check_keys(changes)?;
         let mut batch = OwnedWriteBatch::with_capacity(self.0.database.clone(), changes.len())
             .durability(Some(PersistMode::SyncAll));
         for change in changes {
@@ -229,11 +236,17 @@ impl Disk for FjallDisk {
     }
 
     fn settle(&self) -> Result<(), Error> {
-        // A dead worker would never finish what is waited for below: only a write tells.
-        self.0.database.persist(PersistMode::SyncAll).map_err(explain)?;
-        for handle in self.handles().named.values() {
+        let handles = self.handles();
+        for handle in handles.named.values() {
             if handle.tree.active_memtable().size() > 0 {
-                handle.rotate_memtable_and_wait().map_err(explain)?;
+                handle.rotate_memtable().map_err(explain)?;
+            }
+        }
+        for handle in handles.named.values() {
+            while handle.tree.sealed_memtable_count() > 0 {
+                // A worker that died never finishes; only a sync tells.
+                self.0.database.persist(PersistMode::SyncAll).map_err(explain)?;
+                std::thread::sleep(FLUSH_POLL);
             }
         }
         Ok(())

@@ -35,6 +35,8 @@ pub struct Marked {
     pub seq: Seq,
     /// The chain after it.
     pub chain: Chain,
+    /// The last heartbeat that the database took.
+    pub beat: u64,
 }
 
 /// The two slots, wherever they are kept.
@@ -198,7 +200,7 @@ impl MemoryMark {
     }
 }
 
-/// magic 8 ‖ counter 8 ‖ store 16 ‖ seq 8 ‖ chain 32 ‖ zeros ‖ the first 16 bytes of SHA-256 over all before.
+/// magic 8 ‖ counter 8 ‖ store 16 ‖ seq 8 ‖ chain 32 ‖ beat 8 ‖ zeros ‖ the first 16 bytes of SHA-256 over all before.
 fn render(counter: u64, marked: Marked) -> Slot {
     let mut bytes = [0; SLOT_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
@@ -206,6 +208,7 @@ fn render(counter: u64, marked: Marked) -> Slot {
     bytes[16..32].copy_from_slice(&marked.store.to_bytes());
     bytes[32..40].copy_from_slice(&marked.seq.0.to_be_bytes());
     bytes[40..72].copy_from_slice(&marked.chain.0);
+    bytes[72..80].copy_from_slice(&marked.beat.to_be_bytes());
     let sum = sum(&bytes);
     bytes[SLOT_BYTES - SUM_BYTES..].copy_from_slice(&sum);
     bytes
@@ -218,7 +221,7 @@ fn parse(bytes: &Slot) -> Option<(u64, Marked)> {
     let u64_at = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let store = StoreId(u128::from_be_bytes(bytes[16..32].try_into().expect("16 bytes")));
     let chain = Chain(bytes[40..72].try_into().expect("32 bytes"));
-    Some((u64_at(8), Marked { store, seq: Seq(u64_at(32)), chain }))
+    Some((u64_at(8), Marked { store, seq: Seq(u64_at(32)), chain, beat: u64_at(72) }))
 }
 
 fn sum(bytes: &Slot) -> [u8; SUM_BYTES] {
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     fn marked(seq: u64) -> Marked {
-        Marked { store: StoreId(7), seq: Seq(seq), chain: Chain::genesis().next(seq, &[]) }
+        Marked { store: StoreId(7), seq: Seq(seq), chain: Chain::genesis().next(seq, &[]), beat: seq + 1 }
     }
 
     #[test]

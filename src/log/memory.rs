@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::Error;
-use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit};
+use super::disk::{Change, Disk, Order, Read, Rows, Space, Visit, check_keys};
 
 /// Rows copied under the lock at a time when a range is walked.
 const RANGE_CHUNK: usize = 64;
@@ -22,7 +22,7 @@ pub enum Fault {
     Full,
     /// [`Error::Io`]: the sync failed and nobody can tell what reached the platter.
     Unknown {
-        /// Whether it did.
+        /// Whether it did; reads do not see it, only [`MemoryDisk::crash`] does.
         applied: bool,
     },
 }
@@ -46,6 +46,8 @@ struct State {
     held: BTreeMap<u64, usize>,
     /// Rows whose older versions can go once no snapshot reads below the version.
     stale: VecDeque<(u64, Space, Bytes)>,
+    /// What a failed write left on the platter.
+    afloat: Vec<Change>,
     fault: Option<Fault>,
     poisoned: bool,
     frozen: bool,
@@ -75,6 +77,7 @@ impl MemoryDisk {
             version,
             held: BTreeMap::new(),
             stale: VecDeque::new(),
+            afloat: Vec::new(),
             fault: None,
             poisoned: false,
             frozen: false,
@@ -126,7 +129,11 @@ impl MemoryDisk {
             })
             .collect();
         let next = MemoryDisk::with(spaces, 0);
-        next.lock().free_bytes = state.free_bytes;
+        {
+            let mut found = next.lock();
+            found.free_bytes = state.free_bytes;
+            found.apply(state.afloat.iter().cloned());
+        }
         next
     }
 
@@ -196,6 +203,7 @@ impl Read for MemoryDisk {
 
 impl Disk for MemoryDisk {
     fn write(&self, changes: &[Change]) -> Result<(), Error> {
+        check_keys(changes)?;
         let mut state = self.lock();
         while state.frozen {
             state = self.0.thawed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -207,8 +215,10 @@ impl Disk for MemoryDisk {
             return Err(Error::Poisoned);
         }
         let fault = state.fault.take();
-        if matches!(fault, None | Some(Fault::Unknown { applied: true })) {
-            state.apply(changes.iter().cloned());
+        match fault {
+            None => state.apply(changes.iter().cloned()),
+            Some(Fault::Unknown { applied: true }) => state.afloat = changes.to_vec(),
+            Some(_) => {}
         }
         state.poisoned = fault.is_some();
         match fault {

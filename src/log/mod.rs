@@ -11,6 +11,8 @@ pub mod codec;
 pub mod disk;
 mod error;
 pub mod fjall_disk;
+#[cfg(test)]
+mod golden;
 pub mod mark;
 pub mod memory;
 mod snapshot;
@@ -56,7 +58,7 @@ mod row {
     pub(super) const BUCKETS: &[u8] = b"buckets";
     /// View name → active version, `codec`.
     pub(super) const VIEWS: &[u8] = b"views";
-    /// Heartbeats written, u64 BE; read by nobody.
+    /// Heartbeats written, u64 BE; the mark knows the last one that was acknowledged.
     pub(super) const BEAT: &[u8] = b"beat";
 }
 
@@ -144,7 +146,8 @@ pub struct Log {
     has_room: bool,
     /// Whether a commit has proved the disk since the last heartbeat.
     proved: bool,
-    beats: u64,
+    /// Heartbeats that the disk took.
+    beat: u64,
     written: Written,
 }
 
@@ -186,20 +189,29 @@ impl Log {
     }
 
     /// Opens a log as it is and marks its head, whatever the mark said: entries that were acknowledged and are
-    /// not there are given up. Only ever on a person's word.
+    /// not there are given up. All views are dropped, since nobody knows what they lost: build them again.
+    /// Only ever on a person's word.
     ///
     /// # Errors
     /// As [`Log::open`], but for those that compare with the mark.
     pub fn accept_head(disk: Arc<dyn Disk>, mark: Mark, options: Options) -> Result<Opened, Error> {
         let mut log = Log::read(disk, mark, options)?;
         log.forget_lost_buckets()?;
+        log.disk.write(&[Change::remove(Space::Meta, row::VIEWS)])?;
+        log.now.views = Arc::default();
+        log.sweep_views(&[])?;
         // Reading sets the counter past that of both slots.
         log.mark.read()?;
         if let Some(marked) = log.marked() {
             log.mark.reset(marked)?;
             Ok(Opened::Existing(log))
         } else {
-            log.mark.reset(Marked { store: StoreId(0), seq: Seq(0), chain: Chain::genesis() })?;
+            log.mark.reset(Marked {
+                store: StoreId(0),
+                seq: Seq(0),
+                chain: Chain::genesis(),
+                beat: log.beat,
+            })?;
             Ok(Opened::Fresh(log))
         }
     }
@@ -214,7 +226,7 @@ impl Log {
         }
         // Marked before anything can be acknowledged: from now on a lost mark means a lost mark.
         self.mark.read()?;
-        self.mark.reset(Marked { store, seq: Seq(0), chain: Chain::genesis() })?;
+        self.mark.reset(Marked { store, seq: Seq(0), chain: Chain::genesis(), beat: self.beat })?;
         self.store = Some(store);
         self.founding = true;
         Ok(())
@@ -333,7 +345,9 @@ impl Log {
 
     /// The state as it is now, for any thread. Take one after each append; do not keep one while idle.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::new(Snapshot { read: self.disk.snapshot(), ..self.now.clone() })
+        let Snapshot { head, last_at, chain, ref buckets, ref views, .. } = self.now;
+        let (buckets, views) = (buckets.clone(), views.clone());
+        Arc::new(Snapshot { read: self.disk.snapshot(), head, last_at, chain, buckets, views })
     }
 
     /// Reads of the newest state, for the writer itself.
@@ -436,6 +450,13 @@ impl Log {
                 Err(_) => return Err(Error::Damaged("the row `store` is no id".into())),
             },
         };
+        let beat = match disk.get(Space::Meta, row::BEAT)? {
+            None => 0,
+            Some(bytes) => match bytes.as_ref().try_into() {
+                Ok(bytes) => u64::from_be_bytes(bytes),
+                Err(_) => return Err(Error::Damaged("the row `beat` is no number".into())),
+            },
+        };
         let buckets: Vec<Bucket> = table(&*disk, row::BUCKETS)?;
         let views: BTreeMap<String, u32> = table(&*disk, row::VIEWS)?;
         let now = Snapshot {
@@ -458,7 +479,7 @@ impl Log {
             poisoned: false,
             has_room: true,
             proved: false,
-            beats: 0,
+            beat,
             written: Written::default(),
         };
         log.find_head()?;
@@ -542,6 +563,10 @@ impl Log {
             }
             _ => {}
         }
+        // The log's own rows may have been flushed out of a journal that was cut; those of a heartbeat were not.
+        if marked.beat > self.beat {
+            return Err(Error::Cut { log });
+        }
         if marked.seq == Seq(0) {
             return Ok(());
         }
@@ -555,7 +580,12 @@ impl Log {
     /// What the mark should say; `None` if there is no entry.
     fn marked(&self) -> Option<Marked> {
         let store = self.store?;
-        (self.head() > Seq(0)).then_some(Marked { store, seq: self.head(), chain: self.now.chain })
+        (self.head() > Seq(0)).then_some(Marked {
+            store,
+            seq: self.head(),
+            chain: self.now.chain,
+            beat: self.beat,
+        })
     }
 
     fn prepare(&self, pending: Pending) -> Result<Prepared, Error> {
@@ -672,10 +702,13 @@ impl Log {
 
     fn beat(&mut self) -> Result<(), Error> {
         if !self.proved {
-            self.beats += 1;
-            let beat = Change::put(Space::Meta, row::BEAT, self.beats.to_be_bytes().to_vec());
-            self.disk.write(&[beat])?;
+            let beat = self.beat + 1;
+            self.disk.write(&[Change::put(Space::Meta, row::BEAT, beat.to_be_bytes().to_vec())])?;
+            self.beat = beat;
             self.written.meta += 1;
+            if let Some(marked) = self.marked() {
+                self.mark.write(marked)?;
+            }
         }
         self.proved = false;
         self.mark.sync()?;

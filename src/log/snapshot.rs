@@ -33,7 +33,6 @@ pub struct Bucket {
 }
 
 /// The log and the views after one batch.
-#[derive(Clone)]
 pub struct Snapshot {
     pub(super) read: Arc<dyn Read>,
     pub(super) head: Seq,

@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn the_presets_are_those_of_the_brief() {
-        insta::assert_snapshot!(spell(Schedule::Ledger), @"");
-        insta::assert_snapshot!(spell(Schedule::Ledger5), @"");
-        insta::assert_snapshot!(spell(Schedule::Ukue), @"");
-        insta::assert_snapshot!(spell(Schedule::StandardWebhooks), @"");
+        insta::assert_snapshot!(spell(Schedule::Ledger), @"6 tries at 0 60 360 2160 9360 52560 s");
+        insta::assert_snapshot!(spell(Schedule::Ledger5), @"5 tries at 0 300 2100 9300 52500 s");
+        insta::assert_snapshot!(spell(Schedule::Ukue), @"30 tries at 0 10 30 70 150 310 630 1270 2550 5110 8710 12310 15910 19510 23110 26710 30310 33910 37510 41110 44710 48310 51910 55510 59110 62710 66310 69910 73510 77110 s");
+        insta::assert_snapshot!(spell(Schedule::StandardWebhooks), @"10 tries at 0 5 305 2105 9305 27305 63305 113705 185705 272105 s");
     }
 
     #[test]

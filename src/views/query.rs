@@ -167,7 +167,7 @@ impl View<'_> {
     }
 
     /// Whether the owner is yet to be told of a dead delivery.
-    pub fn owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
+    pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
         Ok(self.row::<Owed>(&place)?.is_some())
     }
 
@@ -307,6 +307,12 @@ impl View<'_> {
     /// An endpoint's traffic.
     pub fn lane(&self, key: EndpointKey) -> Result<Lane, log::Error> {
         Ok(self.settled_row::<Lanes>(&key)?.unwrap_or_default())
+    }
+
+    /// Dead deliveries whose owner is yet to be told, by endpoint.
+    pub fn owed(&self, limit: usize) -> Result<Vec<EndpointDelivery>, log::Error> {
+        let rows = self.range::<Owed>(Bound::Unbounded, Bound::Unbounded, Order::Ascending, limit)?;
+        Ok(rows.into_iter().map(|(key, ())| key).collect())
     }
 
     /// The oldest due entry of an endpoint. May walk over what was lately sent: for people, not for loops.

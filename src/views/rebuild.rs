@@ -6,7 +6,7 @@ use hooklog_projections::ids::Seq;
 use hooklog_projections::{FoldError, TABLES};
 
 use super::rows::Rows;
-use super::settled::{settled_mark, settled_row};
+use super::settled::{SETTLED_SPACE, settled_mark, settled_row};
 use super::shadow::Shadow;
 use crate::log::{self, Disk, Log, Pending, Snapshot};
 
@@ -48,7 +48,8 @@ pub fn switch(log: &mut Log, rebuilt: Rebuilt) -> Result<u32, Error> {
     }
     let mut changes = shadow.changes();
     changes.push(settled_mark(log.head()));
-    let views = TABLES.iter().map(|(name, _)| (*name, generation)).collect();
+    log.disk().ensure(SETTLED_SPACE).map_err(FoldError::Rows)?;
+    let views = TABLES.iter().map(|(name, _)| (*name, generation)).chain([("settled", 1)]).collect();
     let switched = log.append(Pending { changes, views, ..Pending::default() });
     switched.map_err(FoldError::Rows)?;
     Ok(generation)

@@ -1,0 +1,173 @@
+//! `hooklog endpoints`: makes, lists, pauses and resumes endpoints.
+
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::client::{Client, Target, To};
+use super::exit::{Exit, Failure};
+use super::output::Output;
+use super::render::{Table, escape, short};
+use super::wire::Page;
+
+/// Items of a list that are asked for at a time.
+const PAGE: &str = "200";
+
+/// About endpoints.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub to: To,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Make an endpoint; its signing key is shown once
+    Create(Create),
+    /// List endpoints
+    List {
+        /// Of this account
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
+    },
+    /// Hold an endpoint's deliveries; none is lost
+    Pause {
+        /// Which
+        id: String,
+        /// Why, for those who read the history
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Let them go, oldest first
+    Resume {
+        /// Which
+        id: String,
+    },
+}
+
+/// A new endpoint. Serializes as the API takes it.
+#[derive(clap::Args, Serialize)]
+struct Create {
+    /// Whose
+    #[arg(long = "account", value_name = "ACCOUNT")]
+    account_id: String,
+    /// Where to
+    #[arg(id = "endpoint_url", value_name = "URL")]
+    url: String,
+    /// Event types it wants; a trailing * stands for anything [default: all]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    event_types: Vec<String>,
+    /// For people
+    #[arg(long, value_name = "TEXT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// Its retry schedule, by name
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<String>,
+    /// What answers mean, by name
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_policy: Option<String>,
+    /// Milliseconds an attempt may take, 1000 to 30000
+    #[arg(long, value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u32>,
+    /// Requests out at a time
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_flight_max: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Reason {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Endpoint {
+    id: String,
+    account_id: String,
+    url: String,
+    event_types: Vec<String>,
+    status: String,
+    signing_secret: Option<String>,
+}
+
+/// Does it.
+pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    let endpoints = Target::new(&["v1", "endpoints"]);
+    match args.verb {
+        Verb::Create(create) => {
+            let made: Box<RawValue> = client.post(&endpoints, &create).await?;
+            if out.for_programs() {
+                out.json(&made)?;
+                return Ok(Exit::Fine);
+            }
+            let endpoint: Endpoint = serde_json::from_str(made.get()).unwrap_or_default();
+            out.line(format!("endpoint     {}", escape(&endpoint.id)))?;
+            if let Some(secret) = endpoint.signing_secret {
+                out.line(format!("signing key  {}", escape(&secret)))?;
+                out.hint("the key is shown only now; it signs webhook-signature");
+            }
+        }
+        Verb::List { account } => {
+            let target = endpoints.with_some("account_id", account.as_deref());
+            let found = whole_list(target, client).await?;
+            if out.for_programs() {
+                out.json_list(&found)?;
+                return Ok(Exit::Fine);
+            }
+            let mut table = Table::new(&["ENDPOINT", "ACCOUNT", "STATUS", "URL", "TYPES"]).status_in(2);
+            for endpoint in &found {
+                let endpoint: Endpoint = serde_json::from_str(endpoint.get()).unwrap_or_default();
+                let types = short(&endpoint.event_types.join(" "), 40);
+                table.row([endpoint.id, endpoint.account_id, endpoint.status, endpoint.url, types]);
+            }
+            if table.is_empty() {
+                out.hint("no endpoints yet; `hooklog endpoints create --account ACCOUNT URL` makes one");
+            } else {
+                out.table(&table)?;
+            }
+        }
+        Verb::Pause { id, reason } => change(&id, "pause", "paused", Reason { reason }, client, out).await?,
+        Verb::Resume { id } => change(&id, "resume", "active", Reason { reason: None }, client, out).await?,
+    }
+    Ok(Exit::Fine)
+}
+
+async fn change(
+    id: &str,
+    verb: &str,
+    status: &str,
+    body: Reason,
+    client: &Client,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let target = Target::new(&["v1", "endpoints", id, verb]);
+    let changed: Box<RawValue> = client.post(&target, &body).await?;
+    if out.for_programs() {
+        return out.json(&changed);
+    }
+    let paint = out.paint;
+    out.line(format!("{}  {}", escape(id), paint.status(status)))
+}
+
+/// All items of a list, over its pages.
+pub async fn whole_list(target: Target, client: &Client) -> Result<Vec<Box<RawValue>>, Failure> {
+    let target = target.with("limit", PAGE);
+    let (mut items, mut cursor) = (Vec::new(), None);
+    loop {
+        let page: Page = client.get(&target.clone().with_some("cursor", cursor.as_deref())).await?;
+        items.extend(page.data);
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(items),
+        }
+    }
+}

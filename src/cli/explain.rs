@@ -1,0 +1,92 @@
+//! `hooklog explain ID`: did we send it? The server's sentence, the attempts behind it, and what to do next.
+
+use serde_json::value::RawValue;
+
+use super::client::{Client, Target, To};
+use super::exit::{Exit, Failure};
+use super::output::Output;
+use super::render::{Table, escape, short};
+use super::span::spell;
+use super::wire::{Attempt, Delivery, Explanation, Page, host, seconds};
+use hooklog_projections::time::Millis;
+
+/// Deliveries whose attempts are shown; an event may have a hundred.
+const DELIVERIES_SHOWN: usize = 10;
+
+/// Explains an id.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub to: To,
+    /// An event, delivery, endpoint or account, or your own event id
+    id: String,
+    /// Whose, if several accounts use the same event id
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
+}
+
+/// Explains it.
+pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    let target = Target::new(&["v1", "explain", &args.id]).with_some("account_id", args.account.as_deref());
+    let raw: Box<RawValue> = client.get(&target).await?;
+    if out.for_programs() {
+        out.json(&raw)?;
+        return Ok(Exit::Fine);
+    }
+    let explanation: Explanation = serde_json::from_str(raw.get())
+        .map_err(|error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}")))?;
+    let paint = out.paint;
+    out.line(paint.bold(&escape(&explanation.sentence)))?;
+    for reason in &explanation.reasons {
+        out.line(format!("  {}", escape(reason)))?;
+    }
+    for delivery in explanation.deliveries.iter().take(DELIVERIES_SHOWN) {
+        out.line("")?;
+        attempts(delivery, client, out).await?;
+    }
+    let hidden = explanation.deliveries.len().saturating_sub(DELIVERIES_SHOWN);
+    if hidden > 0 {
+        out.hint(format!("{hidden} more deliveries; explain one of them by its id"));
+    }
+    if !explanation.next_step.is_empty() {
+        out.line("")?;
+        out.line(escape(&explanation.next_step))?;
+    }
+    Ok(Exit::Fine)
+}
+
+async fn attempts(delivery: &Delivery, client: &Client, out: &mut Output) -> Result<(), Failure> {
+    let to = short(&host(&delivery.endpoint_url), 60);
+    let status = out.paint.status(&delivery.status);
+    out.line(format!("{}  to {to}  {status}", escape(&delivery.id)))?;
+    let page: Page = client.get(&Target::new(&["v1", "deliveries", &delivery.id, "attempts"])).await?;
+    let mut table =
+        Table::new(&["  #", "RUN", "TRY", "STARTED", "TOOK", "STATUS", "ANSWER", "RULE"]).status_in(5);
+    for item in &page.data {
+        let attempt: Attempt = serde_json::from_str(item.get())
+            .map_err(|error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}")))?;
+        table.row(row(&attempt));
+    }
+    if table.is_empty() { Ok(()) } else { out.table(&table) }
+}
+
+fn row(attempt: &Attempt) -> [String; 8] {
+    let answer = match (attempt.status_code, &attempt.error) {
+        (Some(code), _) => format!("HTTP {code}"),
+        (None, Some(error)) => match &attempt.detail {
+            Some(detail) => short(&format!("{error}: {detail}"), 60),
+            None => short(error, 60),
+        },
+        (None, None) => String::new(),
+    };
+    [
+        format!("  {}", attempt.number),
+        attempt.run.to_string(),
+        attempt.tried.to_string(),
+        seconds(&attempt.started_at),
+        attempt.took_ms.map_or(String::new(), |ms| spell(Millis(ms))),
+        attempt.status.clone(),
+        answer,
+        attempt.rule.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,164 @@
+//! `hooklog list`: deliveries by status, account, endpoint, type and time; with `--json` each with its payload
+//! and last error.
+
+use hooklog::clock::{Clock, SystemClock};
+
+use super::client::{Client, Target, To};
+use super::exit::{Exit, Failure};
+use super::output::{Format, Output};
+use super::render::{Table, short};
+use super::span;
+use super::wire::{Delivery, Page, host, seconds};
+
+/// Deliveries a table shows, unless told.
+const TABLE_ROWS: usize = 50;
+/// Deliveries asked for at a time; with payloads fewer, to bound one answer.
+const PAGE: usize = 200;
+const PAGE_WITH_PAYLOADS: usize = 50;
+/// Characters of an event's id in a table.
+const ID_CHARS: usize = 36;
+
+/// Lists deliveries.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub to: To,
+    /// pending, in_flight, delivered, dead or cancelled; may be given several times
+    #[arg(long, alias = "status", value_name = "STATUS", value_delimiter = ',')]
+    state: Vec<String>,
+    /// Of this account
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
+    /// To this endpoint
+    #[arg(long, value_name = "ENDPOINT")]
+    endpoint: Option<String>,
+    /// Of this event type; a trailing * stands for anything
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// Not older: a span (24h) or a moment (2026-11-30T09:00:00Z)
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Not newer
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// At most so many [default: 50 in a table, all as JSON]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Lists them.
+pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    let limit = args.limit.unwrap_or(if out.for_programs() { usize::MAX } else { TABLE_ROWS });
+    let filter = filter(&args, out.for_programs())?;
+    let mut pages = Pages { client, filter, cursor: None, left: limit, page_max: PAGE };
+    if out.for_programs() {
+        pages.page_max = PAGE_WITH_PAYLOADS;
+        return programs(pages, out).await;
+    }
+    let mut table =
+        Table::new(&["DELIVERY", "EVENT", "TYPE", "TO", "STATUS", "TRY", "LAST", "NEXT", "ENQUEUED"])
+            .status_in(4);
+    while let Some(page) = pages.next().await? {
+        for item in &page {
+            let delivery: Delivery = serde_json::from_str(item.get()).map_err(|error| {
+                Failure::new(Exit::Failed, format!("the answer is not understood: {error}"))
+            })?;
+            table.row(row(&delivery));
+        }
+    }
+    if table.is_empty() {
+        out.hint("no deliveries match");
+        return Ok(Exit::Fine);
+    }
+    out.table(&table)?;
+    if pages.cursor.is_some() {
+        out.hint(format!("the newest {limit}; --limit shows more"));
+    }
+    Ok(Exit::Fine)
+}
+
+/// One JSON array, written as the pages come: it may be longer than memory.
+async fn programs(mut pages: Pages<'_>, out: &mut Output) -> Result<Exit, Failure> {
+    let array = out.format == Format::Json;
+    let mut first = true;
+    while let Some(page) = pages.next().await? {
+        for item in page {
+            let before = match (array, first) {
+                (true, true) => "[\n",
+                (true, false) => ",\n",
+                (false, true) => "",
+                (false, false) => "\n",
+            };
+            out.raw(before.as_bytes())?;
+            out.raw(item.get().as_bytes())?;
+            first = false;
+        }
+    }
+    match (array, first) {
+        (true, true) => out.line("[]")?,
+        (true, false) => out.line("\n]")?,
+        (false, true) => {}
+        (false, false) => out.line("")?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {
+    let now = SystemClock::start().now();
+    let moment = |text: &Option<String>| {
+        text.as_deref().map(|text| span::since(text, now)).transpose().map_err(Failure::usage)
+    };
+    let mut target = Target::new(&["v1", "deliveries"])
+        .with_some("account_id", args.account.as_deref())
+        .with_some("endpoint_id", args.endpoint.as_deref())
+        .with_some("event_type", args.event_type.as_deref())
+        .with_some("since", moment(&args.since)?.as_deref())
+        .with_some("until", moment(&args.until)?.as_deref());
+    for state in &args.state {
+        // `in-flight` is what people type.
+        target = target.with("status", &state.replace('-', "_"));
+    }
+    Ok(if whole { target.with("include", "payload,last_error") } else { target })
+}
+
+fn row(delivery: &Delivery) -> [String; 9] {
+    [
+        delivery.id.clone(),
+        short(&delivery.event_id, ID_CHARS),
+        short(&delivery.event_type, 32),
+        short(&host(&delivery.endpoint_url), 40),
+        delivery.status.clone(),
+        format!("{}/{}", delivery.tried, delivery.tries),
+        short(&delivery.last(), 20),
+        short(&delivery.next(), 32),
+        seconds(&delivery.created_at),
+    ]
+}
+
+/// A list, page by page.
+struct Pages<'a> {
+    client: &'a Client,
+    filter: Target,
+    cursor: Option<String>,
+    left: usize,
+    page_max: usize,
+}
+
+impl Pages<'_> {
+    /// The next page; a page may be empty although more follow, where a filter finds little.
+    async fn next(&mut self) -> Result<Option<Vec<Box<serde_json::value::RawValue>>>, Failure> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let limit = self.left.min(self.page_max);
+        let target = self.filter.clone().with("limit", &limit.to_string());
+        let target = target.with_some("cursor", self.cursor.as_deref());
+        let page: Page = self.client.get(&target).await?;
+        self.left = match page.next_cursor {
+            Some(_) => self.left.saturating_sub(page.data.len()),
+            None => 0,
+        };
+        self.cursor = page.next_cursor;
+        Ok(Some(page.data))
+    }
+}

@@ -1,0 +1,175 @@
+//! The command line: one small file a command, all of them callers of the HTTP API in one way or another.
+//!
+//! Never decides what happens to a delivery; that is the server's.
+
+mod accounts;
+mod bench;
+mod bench_receiver;
+mod client;
+mod deliveries;
+mod demo;
+mod endpoints;
+pub mod exit;
+mod explain;
+mod list;
+mod output;
+mod progress;
+mod receiver;
+mod render;
+mod replay;
+mod schedule;
+mod send;
+mod send_lines;
+mod serve;
+pub mod span;
+mod status;
+mod store;
+mod wire;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use self::client::{Client, To};
+use self::exit::{Exit, Failure};
+use self::output::{Look, Output};
+use self::render::Paint;
+
+/// What is left of a command may take this long after its end: a thread in a write that does not return is not
+/// waited for.
+const LEFTOVERS: Duration = Duration::from_millis(500);
+
+/// Hooklog delivers webhooks: it takes in events, sends them until they arrive, and can say what became of each.
+#[derive(Parser)]
+#[command(name = "hooklog", version, after_help = exit::TABLE, max_term_width = 110, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    look: Look,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server: API, scheduler and deliveries
+    Serve(Box<serve::Args>),
+    /// Accept one event, or many from lines of JSON
+    Send(Box<send::Args>),
+    /// Make and list accounts
+    Accounts(accounts::Args),
+    /// Make, list, pause and resume endpoints
+    Endpoints(Box<endpoints::Args>),
+    /// List deliveries; `list --state dead --json` prints the dead ones with payload and last error
+    List(list::Args),
+    /// Did we send it? One answer for any id
+    Explain(explain::Args),
+    /// Send again: events or deliveries by id
+    #[command(alias = "retry")]
+    Replay(replay::Args),
+    /// Call waiting deliveries off
+    Cancel(deliveries::Cancel),
+    /// Try waiting deliveries at once
+    RetryNow(deliveries::RetryNow),
+    /// When each try happens, for every schedule or one
+    Schedule(schedule::Args),
+    /// How the server fares
+    Status(status::Args),
+    /// Check or rebuild a store
+    Store(store::Args),
+    /// A guided run on a temporary store
+    Demo(demo::Args),
+    /// Measure this machine, on loopback only
+    Bench(bench::Args),
+    /// The receiver of `bench`
+    #[command(hide = true)]
+    BenchReceiver(bench_receiver::Args),
+}
+
+/// Reads the command line and does what it says.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let paint = Paint::stderr(cli.look.color);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(Failure::from(error).while_("cannot start"), paint).into(),
+    };
+    let result = runtime.block_on(perform(cli));
+    runtime.shutdown_timeout(LEFTOVERS);
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => report(failure, paint).into(),
+    }
+}
+
+async fn perform(cli: Cli) -> Result<Exit, Failure> {
+    let out = &mut Output::new(&cli.look);
+    match cli.command {
+        Command::Serve(args) => serve::run(*args, out).await,
+        Command::Send(args) => {
+            asking(&args.to.clone(), async |client| send::run(*args, client, out).await).await
+        }
+        Command::Accounts(args) => {
+            asking(&args.to.clone(), async |client| accounts::run(args, client, out).await).await
+        }
+        Command::Endpoints(args) => {
+            asking(&args.to.clone(), async |client| endpoints::run(*args, client, out).await).await
+        }
+        Command::List(args) => {
+            asking(&args.to.clone(), async |client| list::run(args, client, out).await).await
+        }
+        Command::Explain(args) => {
+            asking(&args.to.clone(), async |client| explain::run(args, client, out).await).await
+        }
+        Command::Replay(args) => {
+            asking(&args.to.clone(), async |client| replay::run(args, client, out).await).await
+        }
+        Command::Cancel(args) => {
+            asking(&args.to.clone(), async |client| deliveries::cancel(args, client, out).await).await
+        }
+        Command::RetryNow(args) => {
+            asking(&args.to.clone(), async |client| deliveries::retry_now(args, client, out).await).await
+        }
+        Command::Schedule(args) => schedule::run(&args, out),
+        Command::Status(args) => {
+            asking(&args.to.clone(), async |client| status::run(client, out).await).await
+        }
+        Command::Store(args) => store::run(args, out).await,
+        Command::Demo(args) => demo::run(args, out).await,
+        Command::Bench(args) => bench::run(args, out).await,
+        Command::BenchReceiver(args) => bench_receiver::run(args, out).await,
+    }
+}
+
+/// Runs a command against a server or a stopped store, which is closed again whatever happened.
+async fn asking(
+    to: &To,
+    command: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let client = Client::open(to).await?;
+    let result = command(&client).await;
+    let closed = client.close().await;
+    let exit = result?;
+    closed.map(|()| exit)
+}
+
+/// What failed and why, and what to do next.
+fn report(failure: Failure, paint: Paint) -> Exit {
+    if !failure.text.is_empty() {
+        eprintln!("{} {}", paint.bad("hooklog:"), failure.text);
+    }
+    if let Some(next) = failure.next {
+        eprintln!("  {next}");
+    }
+    failure.exit
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

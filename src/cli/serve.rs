@@ -1,0 +1,204 @@
+//! `hooklog serve`: opens the store, listens on TCP and on a socket in the store's folder, and stops in order.
+//!
+//! Never decides about deliveries; it runs those who do.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hooklog::api::access::may_listen;
+use hooklog::api::serve::{self, Listeners, bind_unix};
+use hooklog::api::{ApiOptions, ApiState};
+use hooklog::clock::{Clock, SystemClock};
+use hooklog::store::Store;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::client::{self, SOCKET};
+use super::exit::{Exit, Failure};
+use super::output::Output;
+use super::progress::Progress;
+use crate::config::{self, Config, Layer};
+
+/// What is in flight gets this long to end at a stop.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Requests to the API get this long to end after that.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Between two looks whether a write is stuck.
+const WATCH: Duration = Duration::from_secs(1);
+/// Runs the server.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The configuration's file; flags and HOOKLOG_* variables win over it
+    #[arg(long, env = "HOOKLOG_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    layer: Layer,
+}
+
+/// The API over an open store.
+pub fn api(store: &Store, config: &Config) -> ApiState {
+    let options = ApiOptions {
+        data_bytes_max: config.data_bytes_max,
+        operator_token: config.operator_token.clone(),
+        policy: config.store.policy.clone(),
+    };
+    let (handle, master, clock) = (store.handle().clone(), store.master().clone(), store.clock().clone());
+    ApiState::new(handle, master, clock, config.store.guard.clone(), options)
+}
+
+/// Runs until it is told to stop, or cannot go on.
+pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
+    log_to_stderr();
+    for name in config::unknown_variables() {
+        tracing::warn!(name, "this variable means nothing to Hooklog");
+    }
+    let layer = match &args.config {
+        Some(file) => args.layer.over(Layer::from_file(file)?),
+        None => args.layer,
+    };
+    let config = layer.resolve()?;
+    may_listen(config.listen, config.operator_token.as_ref()).map_err(|error| {
+        Failure::usage(error.to_string()).next("HOOKLOG_OPERATOR_TOKEN or --operator-token-file sets one")
+    })?;
+    // Before the store is opened: a stop that is asked for meanwhile is not lost.
+    let mut stops = Stops::listen()?;
+    // Bound early: an address in use is told before a long rebuild, and requests wait instead of failing.
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|error| Failure::from(error).while_(&format!("cannot listen on {}", config.listen)))?;
+    let address = listener.local_addr()?;
+    let clock = SystemClock::start();
+    let store = open(&config, clock.clone()).await?;
+    let (_socket_file, unix) = socket(&config.store.folder).unzip();
+    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api(&store, &config));
+    tracing::info!(%address, store = %config.store.folder.display(), "ready");
+    out.line(format!("hooklog listens on http://{address}"))?;
+
+    let health = store.handle().health().clone();
+    let stuck = async {
+        loop {
+            tokio::time::sleep(WATCH).await;
+            if health.stuck(clock.monotonic()) {
+                return;
+            }
+        }
+    };
+    let why = tokio::select! {
+        () = stops.next() => Why::Asked,
+        () = store.ended() => Why::Ended,
+        () = stuck => Why::Stuck,
+    };
+    match why {
+        Why::Asked => {
+            tracing::info!("stopping: attempts in flight get 10 s to end; a second signal stops at once");
+            let exit = tokio::select! {
+                closed = store.close(DRAIN) => closed.map(|()| Exit::Fine).map_err(Failure::from),
+                () = stops.next() => return Ok(Exit::Interrupted),
+            };
+            serving.stop().await;
+            exit
+        }
+        Why::Ended => {
+            // Requests under way hear that their outcome is unknown.
+            let failure = store.close(Duration::ZERO).await.err().map(Failure::from);
+            serving.stop().await;
+            Err(failure.unwrap_or_else(|| Failure::new(Exit::Failed, "the engine ended")))
+        }
+        Why::Stuck => {
+            let failure = Failure::new(Exit::Failed, "a write to the store has not returned for 10 s");
+            Err(failure.next("look at the disk below the store; what was acknowledged is safe"))
+        }
+    }
+}
+
+enum Why {
+    Asked,
+    Ended,
+    Stuck,
+}
+
+/// Opens the store off the async threads: views may be folded anew.
+async fn open(config: &Config, clock: Arc<SystemClock>) -> Result<Store, Failure> {
+    let options = config.store.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let mut progress = Progress::new("folding the log");
+        Store::open(options, clock, true, &mut |upto, head| progress.show(upto.0, head.0))
+    });
+    let opened = opening.await.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    opened.map_err(Failure::from).map_err(client::in_use_by_server)
+}
+
+/// Signals that stop the server.
+struct Stops {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Stops {
+    fn listen() -> Result<Stops, Failure> {
+        Ok(Stops { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}
+
+/// The socket's file in the store's folder; goes when this is dropped.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Only after the store was opened: its lock is ours then, so a socket that lies there is stale.
+fn socket(folder: &Path) -> Option<(SocketFile, UnixListener)> {
+    let path = folder.join(SOCKET);
+    match bind_unix(&path) {
+        Ok(listener) => Some((SocketFile(path), listener)),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "no socket: commands reach this server by --url only");
+            None
+        }
+    }
+}
+
+/// Routes being served.
+pub struct Serving {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Serves from now on.
+    pub fn start(listeners: Listeners, state: ApiState) -> Serving {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(serve::serve(listeners, state, stop.clone()));
+        Serving { stop, task }
+    }
+
+    /// Takes no more, and lets answers under way end.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        let _ = tokio::time::timeout(FAREWELL, self.task).await;
+    }
+}
+
+/// Text on a terminal, JSON otherwise; `HOOKLOG_LOG` filters.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("HOOKLOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let terminal = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second one in the same process is refused, and the first goes on.
+    let _ = if terminal { builder.with_ansi(true).try_init() } else { builder.json().try_init() };
+}

@@ -1,0 +1,424 @@
+//! What the operator sets: one set of keys for the file, the environment and the flags, and what they come to.
+//!
+//! Flags win over the environment, the environment over the file, the file over the defaults. Unknown keys are
+//! errors. Never opens a store, a socket or a connection.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use hooklog::api::{DATA_BYTES_MAX, OperatorToken};
+use hooklog::delivery::guard::{self, Allow};
+use hooklog::engine::ServerPolicy;
+use hooklog::store::{self, MasterKeySource};
+use hooklog_projections::policy::{Jitter, ResponsePolicy, Schedule};
+use hooklog_projections::time::Millis;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::cli::exit::Failure;
+use crate::cli::span::Span;
+
+/// Where the server listens, unless told: loopback, and a port that nothing known uses.
+pub const LISTEN: &str = "127.0.0.1:8474";
+/// Where a store is, unless told.
+pub const STORE: &str = "./hooklog-store";
+
+/// The environment variables that mean something to Hooklog.
+const VARIABLES: [&str; 20] = [
+    "HOOKLOG_ALLOW",
+    "HOOKLOG_ALLOW_HTTP",
+    "HOOKLOG_CONFIG",
+    "HOOKLOG_DATA_BYTES_MAX",
+    "HOOKLOG_IN_FLIGHT_MAX",
+    "HOOKLOG_LISTEN",
+    "HOOKLOG_LOG",
+    "HOOKLOG_MASTER_KEY",
+    "HOOKLOG_MASTER_KEY_FILE",
+    "HOOKLOG_NOTIFICATIONS_TOKEN_FILE",
+    "HOOKLOG_NOTIFICATIONS_URL",
+    "HOOKLOG_OPERATOR_TOKEN",
+    "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_RESPONSE_POLICY",
+    "HOOKLOG_RETRIES_PERCENT",
+    "HOOKLOG_SCHEDULE",
+    "HOOKLOG_STORE",
+    "HOOKLOG_TOKEN",
+    "HOOKLOG_URL",
+    "HOOKLOG_WAIT_DIVISOR",
+];
+
+/// Open files that are kept for everything but deliveries: the store's, the API's, the process's own.
+const FILES_RESERVED: u64 = 256;
+/// A delivery takes a connection and, while its name is looked up or a kept one is replaced, another.
+const FILES_PER_DELIVERY: u64 = 2;
+/// Requests out at a time that are always possible, and that are never worth more.
+const IN_FLIGHT: std::ops::RangeInclusive<u64> = 256..=4096;
+
+/// One layer of settings. Absent keys leave it to the layer below.
+#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// Where to listen [default: 127.0.0.1:8474]
+    #[arg(long, env = "HOOKLOG_LISTEN", hide_env_values = true, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// The store's folder; made if it is not there [default: ./hooklog-store]
+    #[arg(
+        id = "store_folder",
+        long = "store",
+        env = "HOOKLOG_STORE",
+        hide_env_values = true,
+        value_name = "DIR"
+    )]
+    pub store: Option<PathBuf>,
+    /// The master key's file [default: master.key in the store]. The key itself may be in HOOKLOG_MASTER_KEY
+    #[arg(long, env = "HOOKLOG_MASTER_KEY_FILE", hide_env_values = true, value_name = "FILE")]
+    pub master_key_file: Option<PathBuf>,
+    /// A file with the token that every request must bring. The token may be in HOOKLOG_OPERATOR_TOKEN
+    #[arg(long, env = "HOOKLOG_OPERATOR_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
+    pub operator_token_file: Option<PathBuf>,
+    /// Accept endpoints with plain http
+    #[arg(long, env = "HOOKLOG_ALLOW_HTTP", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub allow_http: Option<bool>,
+    /// Private addresses that may be reached: a CIDR with an optional port, such as 10.1.0.0/16 or 127.0.0.1:8080
+    #[arg(long, env = "HOOKLOG_ALLOW", hide_env_values = true, value_name = "CIDR", value_delimiter = ',')]
+    pub allow: Option<Vec<String>>,
+    /// The retry schedule: ledger, ledger-5, ukue, standard-webhooks, or waits such as 1m,5m,30m [default: ledger]
+    #[arg(long, env = "HOOKLOG_SCHEDULE", hide_env_values = true, value_name = "SCHEDULE")]
+    pub schedule: Option<ScheduleText>,
+    /// What answers mean: ledger, ledger-strict, ukue or standard-webhooks [default: ledger]
+    #[arg(long, env = "HOOKLOG_RESPONSE_POLICY", hide_env_values = true, value_name = "POLICY")]
+    pub response_policy: Option<ResponsePolicyText>,
+    /// How many of a hundred accounts have retries, where the account does not say [default: 100]
+    #[arg(long, env = "HOOKLOG_RETRIES_PERCENT", hide_env_values = true, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub retries_percent: Option<u8>,
+    /// Requests out at a time [default: from the open-file limit, 256 to 4096]
+    #[arg(long, env = "HOOKLOG_IN_FLIGHT_MAX", hide_env_values = true, value_name = "N")]
+    pub in_flight_max: Option<usize>,
+    /// Bytes of an event's data [default: 65536]
+    #[arg(long, env = "HOOKLOG_DATA_BYTES_MAX", hide_env_values = true, value_name = "BYTES")]
+    pub data_bytes_max: Option<usize>,
+    /// Where the owners' messages are posted to: the product's own notifications service
+    #[arg(long, env = "HOOKLOG_NOTIFICATIONS_URL", hide_env_values = true, value_name = "URL")]
+    pub notifications_url: Option<url::Url>,
+    /// A file with the bearer token for it
+    #[arg(long, env = "HOOKLOG_NOTIFICATIONS_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
+    pub notifications_token_file: Option<PathBuf>,
+    /// Divides every wait of the schedule: for demonstrations and tests
+    #[arg(long, env = "HOOKLOG_WAIT_DIVISOR", hide_env_values = true, value_name = "N", hide = true)]
+    pub wait_divisor: Option<u32>,
+}
+
+/// A schedule by name, or its waits.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ScheduleKey")]
+pub struct ScheduleText(pub Schedule);
+
+/// A response policy by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ResponsePolicyText(pub ResponsePolicy);
+
+/// A schedule as the file has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ScheduleKey {
+    Name(String),
+    Waits { waits: Vec<String>, jitter_percent: Option<u8> },
+}
+
+/// The names that schedules have.
+pub const SCHEDULES: [(&str, Schedule); 4] = [
+    ("ledger", Schedule::Ledger),
+    ("ledger-5", Schedule::Ledger5),
+    ("ukue", Schedule::Ukue),
+    ("standard-webhooks", Schedule::StandardWebhooks),
+];
+
+const RESPONSE_POLICIES: [(&str, ResponsePolicy); 4] = [
+    ("ledger", ResponsePolicy::Ledger),
+    ("ledger-strict", ResponsePolicy::LedgerStrict),
+    ("ukue", ResponsePolicy::Ukue),
+    ("standard-webhooks", ResponsePolicy::StandardWebhooks),
+];
+
+impl std::str::FromStr for ScheduleText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ScheduleText, String> {
+        if let Some((_, schedule)) = SCHEDULES.iter().find(|(name, _)| *name == text) {
+            return Ok(ScheduleText(schedule.clone()));
+        }
+        if !text.starts_with(|c: char| c.is_ascii_digit()) {
+            let names: Vec<_> = SCHEDULES.iter().map(|(name, _)| *name).collect();
+            return Err(format!(
+                "there is no schedule `{text}`: use {}, or waits such as 1m,5m,30m",
+                names.join(", ")
+            ));
+        }
+        custom(text.split(','), 10)
+    }
+}
+
+impl TryFrom<ScheduleKey> for ScheduleText {
+    type Error = String;
+
+    fn try_from(key: ScheduleKey) -> Result<ScheduleText, String> {
+        match key {
+            ScheduleKey::Name(name) => name.parse(),
+            ScheduleKey::Waits { waits, jitter_percent } => {
+                custom(waits.iter().map(String::as_str), jitter_percent.unwrap_or(10))
+            }
+        }
+    }
+}
+
+fn custom<'a>(waits: impl Iterator<Item = &'a str>, jitter_percent: u8) -> Result<ScheduleText, String> {
+    use hooklog::scheduler::retry::{WAIT_MAX, WAITS_MAX};
+    let waits: Vec<Millis> =
+        waits.map(|wait| wait.parse::<Span>().map(|span| span.0)).collect::<Result<_, _>>()?;
+    if waits.len() > WAITS_MAX {
+        return Err(format!("a schedule has at most {WAITS_MAX} waits, this one {}", waits.len()));
+    }
+    if waits.iter().any(|wait| *wait > WAIT_MAX || wait.0 < 1_000) {
+        return Err("a wait is from 1 s to 30 d".into());
+    }
+    if jitter_percent > 100 {
+        return Err("jitter_percent is from 0 to 100".into());
+    }
+    let jitter = Jitter { minus_percent: jitter_percent, plus_percent: jitter_percent };
+    Ok(ScheduleText(Schedule::Custom { waits, jitter }))
+}
+
+impl std::str::FromStr for ResponsePolicyText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ResponsePolicyText, String> {
+        let found = RESPONSE_POLICIES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, policy)| ResponsePolicyText(*policy)).ok_or_else(|| {
+            let names: Vec<_> = RESPONSE_POLICIES.iter().map(|(name, _)| *name).collect();
+            format!("there is no response policy `{text}`: use {}", names.join(", "))
+        })
+    }
+}
+
+impl TryFrom<String> for ResponsePolicyText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<ResponsePolicyText, String> {
+        text.parse()
+    }
+}
+
+/// What all layers come to.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// How the store is opened.
+    pub store: store::Options,
+    /// What every request over TCP must bring, if anything.
+    pub operator_token: Option<OperatorToken>,
+    /// Bytes of an event's data.
+    pub data_bytes_max: usize,
+    /// Where owners' messages go.
+    pub notifications_url: Option<url::Url>,
+    /// The bearer token for it.
+    pub notifications_token: Option<Zeroizing<String>>,
+}
+
+impl Layer {
+    /// The layer in a file. Relative paths in it start at the file's folder.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and keys and values that mean nothing, with their line.
+    pub fn from_file(path: &Path) -> Result<Layer, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+        let mut layer: Layer = toml::from_str(&text).map_err(|error| {
+            Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let Layer { store, master_key_file, operator_token_file, notifications_token_file, .. } = &mut layer;
+        for path in [store, master_key_file, operator_token_file, notifications_token_file] {
+            *path = path.take().map(|path| folder.join(path));
+        }
+        Ok(layer)
+    }
+
+    /// This layer, and the other where this one says nothing.
+    pub fn over(self, below: Layer) -> Layer {
+        Layer {
+            listen: self.listen.or(below.listen),
+            store: self.store.or(below.store),
+            master_key_file: self.master_key_file.or(below.master_key_file),
+            operator_token_file: self.operator_token_file.or(below.operator_token_file),
+            allow_http: self.allow_http.or(below.allow_http),
+            allow: self.allow.or(below.allow),
+            schedule: self.schedule.or(below.schedule),
+            response_policy: self.response_policy.or(below.response_policy),
+            retries_percent: self.retries_percent.or(below.retries_percent),
+            in_flight_max: self.in_flight_max.or(below.in_flight_max),
+            data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
+            notifications_url: self.notifications_url.or(below.notifications_url),
+            notifications_token_file: self.notifications_token_file.or(below.notifications_token_file),
+            wait_divisor: self.wait_divisor.or(below.wait_divisor),
+        }
+    }
+
+    /// What it comes to, with the defaults below. Secrets are read from their files and the environment.
+    ///
+    /// # Errors
+    /// Values that mean nothing, and secrets that cannot be read.
+    pub fn resolve(self) -> Result<Config, Failure> {
+        let folder = self.store.unwrap_or_else(|| STORE.into());
+        let mut store = store::Options::new(folder);
+        if let Some(text) = secret_variable("HOOKLOG_MASTER_KEY") {
+            store.master = MasterKeySource::Text(text);
+        } else if let Some(path) = self.master_key_file {
+            store.master = MasterKeySource::File(path);
+        }
+        let allow = self.allow.unwrap_or_default();
+        let allow = allow.iter().map(|line| line.trim().parse::<Allow>()).collect::<Result<_, _>>();
+        store.guard = guard::Policy {
+            allow: allow.map_err(|error| Failure::usage(format!("allow: {error}")))?,
+            allow_http: self.allow_http.unwrap_or(false),
+            ..guard::Policy::default()
+        };
+        let defaults = ServerPolicy::default();
+        let retries_percent = self.retries_percent.unwrap_or(defaults.retries_percent);
+        if retries_percent > 100 {
+            return Err(Failure::usage("retries_percent is from 0 to 100"));
+        }
+        let in_flight_max = self.in_flight_max.unwrap_or_else(|| in_flight_max(open_files_max()));
+        let data_bytes_max = self.data_bytes_max.unwrap_or(DATA_BYTES_MAX);
+        if in_flight_max == 0 || data_bytes_max == 0 {
+            return Err(Failure::usage("in_flight_max and data_bytes_max are at least 1"));
+        }
+        store.policy = ServerPolicy {
+            schedule: self.schedule.map_or(defaults.schedule, |text| text.0),
+            response_policy: self.response_policy.map_or(defaults.response_policy, |text| text.0),
+            retries_percent,
+            wait_divisor: self.wait_divisor.unwrap_or(1).max(1),
+            in_flight_max,
+        };
+        let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
+        let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
+        Ok(Config {
+            listen: self.listen.unwrap_or_else(|| LISTEN.parse().expect("an address")),
+            store,
+            operator_token: operator_token.map_err(|error| Failure::usage(error.to_string()))?,
+            data_bytes_max,
+            notifications_url: self.notifications_url,
+            notifications_token: secret(
+                "HOOKLOG_NOTIFICATIONS_TOKEN",
+                self.notifications_token_file.as_deref(),
+            )?,
+        })
+    }
+}
+
+/// A secret from an environment variable, else from a file; white space around it does not count.
+pub fn secret(variable: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, Failure> {
+    if let Some(text) = secret_variable(variable) {
+        return Ok(Some(text));
+    }
+    let Some(path) = file else { return Ok(None) };
+    let text = std::fs::read_to_string(path).map(Zeroizing::new);
+    let text = text.map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    match text.trim() {
+        "" => Err(Failure::usage(format!("{} is empty", path.display()))),
+        text => Ok(Some(Zeroizing::new(text.to_owned()))),
+    }
+}
+
+fn secret_variable(name: &str) -> Option<Zeroizing<String>> {
+    let text = Zeroizing::new(std::env::var(name).ok()?);
+    let text = text.trim();
+    (!text.is_empty()).then(|| Zeroizing::new(text.to_owned()))
+}
+
+/// Variables that look like ours and mean nothing. A warning, not an error: container platforms put variables
+/// of their own under a service's name (`HOOKLOG_PORT`, `HOOKLOG_SERVICE_HOST`).
+pub fn unknown_variables() -> Vec<String> {
+    let ours = |name: &String| name.starts_with("HOOKLOG_");
+    let known = |name: &str| VARIABLES.contains(&name) || name == "HOOKLOG_NOTIFICATIONS_TOKEN";
+    let platform = |name: &str| name.starts_with("HOOKLOG_PORT") || name.starts_with("HOOKLOG_SERVICE_");
+    std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(ours)
+        .filter(|name| !known(name) && !platform(name))
+        .collect()
+}
+
+fn open_files_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn in_flight_max(open_files: u64) -> usize {
+    let fits = open_files.saturating_sub(FILES_RESERVED) / FILES_PER_DELIVERY;
+    fits.clamp(*IN_FLIGHT.start(), *IN_FLIGHT.end()) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(text: &str) -> Result<Config, String> {
+        let layer: Layer = toml::from_str(text).map_err(|error| error.to_string())?;
+        layer.resolve().map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn the_file_knows_every_key() {
+        let config = from(
+            r#"
+            listen = "0.0.0.0:80"
+            store = "/srv/hooklog"
+            allow_http = true
+            allow = ["10.0.0.0/8", "127.0.0.1:8080"]
+            schedule = { waits = ["1m", "5m"], jitter_percent = 20 }
+            response_policy = "ledger-strict"
+            retries_percent = 10
+            in_flight_max = 7
+            data_bytes_max = 1000
+            notifications_url = "http://notifications.internal/v1/messages"
+            "#,
+        )
+        .expect("a configuration");
+        assert_eq!(config.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.store.folder, Path::new("/srv/hooklog"));
+        assert_eq!(config.store.guard.allow.len(), 2);
+        assert_eq!(config.store.policy.response_policy, ResponsePolicy::LedgerStrict);
+        assert_eq!(config.store.policy.in_flight_max, 7);
+        let Schedule::Custom { waits, jitter } = config.store.policy.schedule else { panic!("custom waits") };
+        assert_eq!(waits, [Millis(60_000), Millis(300_000)]);
+        assert_eq!(jitter.minus_percent, 20);
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_by_name() {
+        let refused = |text: &str| from(text).map(drop).expect_err(text);
+        assert!(refused("lisen = '127.0.0.1:1'").contains("unknown field `lisen`"));
+        assert!(refused("allow = ['everything']").contains("`everything` allows nothing"));
+        assert!(
+            refused("schedule = 'hourly'").contains("ScheduleKey")
+                || refused("schedule = 'hourly'").contains("hourly")
+        );
+        assert!(refused("response_policy = 'kind'").contains("`kind`"));
+        assert!(refused("retries_percent = 101").contains("0 to 100"));
+    }
+
+    #[test]
+    fn upper_layers_win() {
+        let layer = |text: &str| toml::from_str::<Layer>(text).expect("a layer");
+        let both = layer("retries_percent = 5").over(layer("retries_percent = 50\ndata_bytes_max = 9"));
+        assert_eq!((both.retries_percent, both.data_bytes_max), (Some(5), Some(9)));
+    }
+
+    #[test]
+    fn requests_out_follow_the_open_file_limit() {
+        assert_eq!(in_flight_max(256), 256);
+        assert_eq!(in_flight_max(1024), 384);
+        assert_eq!(in_flight_max(u64::MAX), 4096);
+    }
+}

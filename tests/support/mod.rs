@@ -1,0 +1,5 @@
+//! What several tests need. Each file says what it stands in for.
+#![allow(dead_code)]
+
+pub mod receiver;
+pub mod stage;
