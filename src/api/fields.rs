@@ -275,7 +275,7 @@ pub fn text(chars_max: usize) -> impl Fn(&RawValue) -> Result<String, Bad> {
 
 /// Marks that turn or hide text around them.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A whole number within bounds.
