@@ -27,7 +27,7 @@ pub struct Explanation {
 pub struct Known<'a> {
     /// As it is now.
     pub delivery: &'a Delivery,
-    /// Its facts, oldest first, as [`View::story`](crate::views::View::story) gives them.
+    /// Its facts, oldest first, begun with its event's `Accepted`: a view's story.
     pub story: &'a [Entry],
     /// Where it goes, as it is now.
     pub endpoint: &'a Endpoint,
