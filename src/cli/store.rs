@@ -144,7 +144,10 @@ fn say(outcome: &Outcome, out: &mut Output) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     let paint = out.paint;
-    let entries = outcome.entries.map_or(String::new(), |entries| format!("{entries} entries, "));
+    let entries = outcome
+        .entries
+        .filter(|entries| *entries > 0)
+        .map_or(String::new(), |entries| format!("{entries} entries, "));
     let rows = outcome.rows.map_or(String::new(), |rows| format!("{rows} rows, "));
     match outcome.result.as_str() {
         "clean" => out.line(format!("{}  {entries}{rows}exactly what the log says", paint.good("clean")))?,

@@ -153,8 +153,9 @@ async fn killed(stage: &mut Stage, out: &mut Output) -> Scene {
         stage.hooks.received().await;
     }
     story.until(&client, "attempted", stage, out).await?;
+    say(out, "attempt 1", "has left, and the receiver does not answer")?;
     server.kill().await?;
-    say(out, "killed", "SIGKILL while the receiver had not answered yet")?;
+    say(out, "killed", "SIGKILL in the middle of it")?;
     let server = Child::serve(&stage.crash_folder, stage.wait_divisor).await?;
     say(out, "started", "again on the same store")?;
     let client = Client::at(server.address);
