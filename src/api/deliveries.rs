@@ -41,18 +41,11 @@ pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Resul
             let mut sight = sight(api, view, account)?;
             let before =
                 before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
-            // One more than is shown, so that the last page says that it is the last.
-            let mut found = view.history(account, &filter, before.map(|(seq, _)| seq), limit + 1)?;
-            let more = found.rows.len() > limit;
-            found.rows.truncate(limit);
-            let end = match found.rows.last().filter(|_| more) {
-                Some((key, row)) => Some((key.seq, row.enqueued_at)),
-                None => found.next.zip(found.searched_back_to),
-            };
-            let searched_back_to = found.searched_back_to.filter(|_| !more).map(moment_text);
+            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
+            let searched_back_to = found.searched_back_to.map(moment_text);
             let ids = api.shared.handle.published().ids();
             let next_cursor =
-                end.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
+                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
             let mut data = Vec::with_capacity(found.rows.len());
             for (key, row) in &found.rows {
                 data.push(sight.delivery(*key, row, include)?);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -246,19 +246,12 @@ impl Driver {
     fn wait(&self) -> Option<Message> {
         let now = self.clock.now();
         let sleep = self.engine.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX));
-        match self.receiver.recv_timeout(Duration::from_millis(sleep.0)) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
-            // The driver itself holds a sender.
-            Err(RecvTimeoutError::Disconnected) => None,
-        }
+        // The driver itself holds a sender: all that can go wrong is that nothing came.
+        self.receiver.recv_timeout(Duration::from_millis(sleep.0)).ok()
     }
 
     fn poll(&self) -> Option<Message> {
-        match self.receiver.try_recv() {
-            Ok(message) => Some(message),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.receiver.try_recv().ok()
     }
 
     /// Takes one message into the turn; whether it is the last.
