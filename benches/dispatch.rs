@@ -85,6 +85,9 @@ async fn run(name: &str, round: u32, events: u64, disk: Arc<dyn Disk>, mark: Mar
             in_flight_max: 64,
             schemes: Schemes { standard: true, ledger: true },
             headers: vec![],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![] };
         handle.ask(Actor::Cli, made).await.expect("it is new");
@@ -105,6 +108,7 @@ async fn run(name: &str, round: u32, events: u64, disk: Arc<dyn Disk>, mark: Mar
                         utf8: true,
                         deliver_at: None,
                         max_tries: None,
+                        expire_at: None,
                         endpoint: None,
                     };
                     let command = Command::Enqueue(Box::new(enqueue));

@@ -10,6 +10,7 @@ use hooklog::api::{DATA_BYTES_MAX, OperatorToken};
 use hooklog::delivery::Key;
 use hooklog::delivery::guard::{self, Allow};
 use hooklog::engine::ServerPolicy;
+use hooklog::engine::server_policy::OnGone;
 use hooklog::store::{self, MasterKeySource};
 use hooklog_projections::policy::{Jitter, ResponsePolicy, Schedule};
 use hooklog_projections::time::Millis;
@@ -93,6 +94,12 @@ pub struct Layer {
     /// How many of a hundred accounts have retries, where the account does not say [default: 100]
     #[arg(long, env = "HOOKLOG_RETRIES_PERCENT", hide_env_values = true, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub retries_percent: Option<u8>,
+    /// What a 410 does to its endpoint: disable (what waits is held) or dead (nothing more) [default: disable]
+    #[arg(long, env = "HOOKLOG_ON_GONE", hide_env_values = true, value_name = "WHAT")]
+    pub on_gone: Option<OnGoneText>,
+    /// Seconds of nothing but failures after which an endpoint is disabled [default: 432000, five days]
+    #[arg(long, env = "HOOKLOG_DISABLE_AFTER_SECS", hide_env_values = true, value_name = "SECS")]
+    pub disable_after_secs: Option<u64>,
     /// Requests out at a time [default: from the open-file limit, 256 to 4096]
     #[arg(long, env = "HOOKLOG_IN_FLIGHT_MAX", hide_env_values = true, value_name = "N")]
     pub in_flight_max: Option<usize>,
@@ -119,6 +126,31 @@ pub struct ScheduleText(pub Schedule);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ResponsePolicyText(pub ResponsePolicy);
+
+/// What a 410 does, by its word.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct OnGoneText(pub OnGone);
+
+impl std::str::FromStr for OnGoneText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OnGoneText, String> {
+        match text {
+            "disable" => Ok(OnGoneText(OnGone::Disable)),
+            "dead" => Ok(OnGoneText(OnGone::Dead)),
+            _ => Err(format!("`{text}` is neither `disable` nor `dead`")),
+        }
+    }
+}
+
+impl TryFrom<String> for OnGoneText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<OnGoneText, String> {
+        text.parse()
+    }
+}
 
 /// A schedule as the file has it.
 #[derive(Deserialize)]
@@ -259,6 +291,8 @@ impl Layer {
             schedule: self.schedule.or(below.schedule),
             response_policy: self.response_policy.or(below.response_policy),
             retries_percent: self.retries_percent.or(below.retries_percent),
+            on_gone: self.on_gone.or(below.on_gone),
+            disable_after_secs: self.disable_after_secs.or(below.disable_after_secs),
             in_flight_max: self.in_flight_max.or(below.in_flight_max),
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
@@ -302,6 +336,8 @@ impl Layer {
             retries_percent,
             wait_divisor: self.wait_divisor.unwrap_or(1).max(1),
             in_flight_max,
+            on_gone: self.on_gone.map_or(defaults.on_gone, |text| text.0),
+            disable_after: self.disable_after_secs.map_or(defaults.disable_after, Millis::from_secs),
         };
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();

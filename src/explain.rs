@@ -261,6 +261,14 @@ impl<'a> Told<'a> {
                 format!("answered 410 (gone) and is disabled since {}", self.when(*at)),
                 "Ask its owner whether the URL is right, then resume the endpoint; what it holds goes out in order.",
             ),
+            Hold::Disabled { reason: DisabledReason::Failing { since }, at } => (
+                format!(
+                    "did nothing but fail since {} and is disabled since {}",
+                    self.when(*since),
+                    self.when(*at)
+                ),
+                "Ask its owner to mend it, then resume the endpoint; what it holds goes out in order.",
+            ),
             Hold::Disabled { reason: DisabledReason::Requested(reason), at } => (
                 format!("is disabled since {}{}", self.when(*at), quoted(reason)),
                 "Resume the endpoint; what it holds goes out in order.",
@@ -312,6 +320,14 @@ impl<'a> Told<'a> {
                 ),
                 format!("Ask the owner of {} why it refuses this event, then replay it.", self.host),
             ),
+            DeadReason::Expired => {
+                let tried =
+                    if tries == 0 { "without an attempt".into() } else { format!("after {attempts}") };
+                (
+                    format!("No. Its deadline passed at {} {tried}.", self.when(at)),
+                    "Replay the event if it is still of use.".into(),
+                )
+            }
             DeadReason::RetriesOff => (
                 format!("No. {failed}; given up at {}, for the account has no retries.", self.when(at)),
                 "Switch the account's webhook_retries on if it is to have retries, then replay the event."
@@ -533,6 +549,7 @@ mod tests {
                 event_type: "payment.settled".into(),
                 due_at: at(due),
                 max_tries: None,
+                expire_at: None,
             };
             let delivery = Delivery::begun(&enqueued, Seq(2), START).expect("an Enqueued");
             let entry = |seq, fact| Entry { seq: Seq(seq), at: START, actor: Actor::Hooklog, fact };
@@ -550,6 +567,9 @@ mod tests {
                         in_flight_max: 8,
                         schemes: Schemes { standard: true, ledger: true },
                         headers: vec![],
+                        rate_per_second: None,
+                        disable_after: None,
+                        body_form: Default::default(),
                     },
                     signing: vec![],
                     version: 1,

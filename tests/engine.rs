@@ -106,6 +106,9 @@ async fn furnish(handle: &Handle) {
             in_flight_max: 8,
             schemes: Schemes { standard: true, ledger: true },
             headers: vec![],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![] };
         handle.ask(Actor::Cli, made).await.expect("it is new");
@@ -123,6 +126,7 @@ async fn enqueue(handle: &Handle, n: u64) -> Result<Answer, Rejection> {
         utf8: true,
         deliver_at: None,
         max_tries: None,
+        expire_at: None,
         endpoint: None,
     };
     handle.ask(Actor::Cli, Command::Enqueue(Box::new(enqueue))).await

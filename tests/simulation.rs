@@ -156,6 +156,9 @@ impl World {
                 in_flight_max: 3,
                 schemes: Schemes { standard: true, ledger: true },
                 headers: Vec::new(),
+                rate_per_second: (n == 4).then_some(20),
+                disable_after: (n == 3).then_some(Millis(48 * HOUR)),
+                body_form: Default::default(),
             };
             let command = Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new() };
             self.ask(command, Asked::Other);
@@ -332,6 +335,7 @@ impl World {
             utf8: true,
             deliver_at,
             max_tries: None,
+            expire_at: (n % 11 == 0).then(|| self.now.max(deliver_at.unwrap_or_default()) + Millis(HOUR)),
             endpoint: None,
         }));
         self.ask(command, Asked::Enqueue(event));

@@ -84,6 +84,10 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             Some(row) => tables.put::<Accounts>(account, &Account { settings: settings.clone(), ..row }),
             None => Ok(()),
         },
+        Fact::AccountSecretChanged { account, secret } => match tables.get::<Accounts>(account)? {
+            Some(row) => tables.put::<Accounts>(account, &Account { secret: secret.clone(), ..row }),
+            None => Ok(()),
+        },
         Fact::EndpointCreated { key, settings, signing } => tables.put::<Endpoints>(
             key,
             &Endpoint {

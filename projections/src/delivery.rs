@@ -5,7 +5,7 @@
 //! its position. Never knows a clock: what is due is listed by its due time, whatever the time is.
 
 use crate::FoldError::{self, Rows};
-use crate::fact::{Entry, Fact};
+use crate::fact::{DisabledReason, Entry, Fact};
 use crate::ids::{DeliveryKey, EndpointKey};
 use crate::lifecycle::{Delivery, Illegal, State};
 use crate::tables::{DueKey, EndpointDelivery, Table, Tables};
@@ -25,7 +25,8 @@ pub struct InFlight;
 /// What was given up, by account and position.
 pub struct Dead;
 
-/// Dead deliveries whose account's owner is yet to be told, by endpoint.
+/// What an account's owner is yet to be told, by endpoint: deliveries that died, and under its own position
+/// that Hooklog disabled the endpoint.
 pub struct Owed;
 
 impl Table for Deliveries {
@@ -79,6 +80,12 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
             tables.delete::<Owed>(&EndpointDelivery { endpoint: *key, delivery: *delivery }).map_err(Rows)?;
         }
         return Ok(());
+    }
+    if let Fact::EndpointDisabled { key, reason: DisabledReason::Gone | DisabledReason::Failing { .. } } =
+        &entry.fact
+    {
+        let place = EndpointDelivery { endpoint: *key, delivery: entry.seq };
+        return tables.put::<Owed>(&place, &()).map_err(Rows);
     }
     let Some(of) = entry.fact.of() else { return Ok(()) };
     let delivery = of.delivery_key();

@@ -85,6 +85,18 @@ pub enum Fact {
         /// All of them, as they are now.
         settings: AccountSettings,
     },
+    /// An account's webhook secret was replaced.
+    AccountSecretChanged {
+        /// Which.
+        account: AccountId,
+        /// Signs `X-Ledger-Signature` from now on.
+        secret: Sealed,
+    },
+    /// The secrets of the store were sealed anew, under another master key.
+    Resealed {
+        /// As in `Founded`; the one there opens no more.
+        id_key: Sealed,
+    },
     /// An endpoint was made.
     EndpointCreated {
         /// Its id and owner.
@@ -156,6 +168,9 @@ pub enum Fact {
         due_at: Timestamp,
         /// Overrides the schedule's number of tries.
         max_tries: Option<u32>,
+        /// Of no use after: dead then, without another request.
+        #[serde(default)]
+        expire_at: Option<Timestamp>,
     },
     /// A request is about to leave. Durable before its first byte.
     Attempted {
@@ -314,6 +329,26 @@ pub struct EndpointSettings {
     pub schemes: Schemes,
     /// Sent with every request, in this order.
     pub headers: Vec<(Text, Text)>,
+    /// At most this many requests begin in any second.
+    #[serde(default)]
+    pub rate_per_second: Option<u32>,
+    /// Disabled after nothing but failures for this long; the server's default if absent.
+    #[serde(default)]
+    pub disable_after: Option<Millis>,
+    /// What the request's body is.
+    #[serde(default)]
+    pub body_form: BodyForm,
+}
+
+/// What a request's body is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyForm {
+    /// `{"id":…,"type":…,"data":…}`, or the producer's own bytes as they are.
+    #[default]
+    Envelope,
+    /// Only the `data` of an envelope.
+    Data,
 }
 
 /// Which signatures an endpoint is sent.
@@ -343,6 +378,11 @@ pub enum DisabledReason {
     Gone,
     /// A person said so.
     Requested(Text),
+    /// Nothing but failures for too long.
+    Failing {
+        /// Since when.
+        since: Timestamp,
+    },
 }
 
 /// What a receiver answered.
@@ -386,6 +426,8 @@ pub enum DeadReason {
     Refused,
     /// The account's rollout has no retries.
     RetriesOff,
+    /// Its `expire_at` passed.
+    Expired,
 }
 
 /// A status that a replay can start from.
@@ -418,6 +460,8 @@ impl Fact {
             Fact::Founded { .. } => "Founded",
             Fact::AccountCreated { .. } => "AccountCreated",
             Fact::AccountChanged { .. } => "AccountChanged",
+            Fact::AccountSecretChanged { .. } => "AccountSecretChanged",
+            Fact::Resealed { .. } => "Resealed",
             Fact::EndpointCreated { .. } => "EndpointCreated",
             Fact::EndpointChanged { .. } => "EndpointChanged",
             Fact::EndpointPaused { .. } => "EndpointPaused",

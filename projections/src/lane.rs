@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::{Entry, Fact, Failure};
 use crate::ids::EndpointKey;
+use crate::policy::ErrorClass;
 use crate::tables::{Cadence, Table, Tables};
 use crate::time::Timestamp;
 
@@ -28,6 +29,10 @@ pub struct Lane {
     pub failures: u64,
     /// Whether the last finished attempt timed out: such endpoints share a part of the permits.
     pub timed_out: bool,
+    /// The newest failure.
+    pub failed_at: Timestamp,
+    /// Failures since the last success that say that the endpoint is down: no answer, or a 5xx.
+    pub down: u32,
 }
 
 impl Table for Lanes {
@@ -40,7 +45,7 @@ impl Table for Lanes {
 /// Folds whatever an endpoint's traffic shows.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     let key = match &entry.fact {
-        Fact::Enqueued { key, .. } | Fact::EndpointGated { key, .. } => *key,
+        Fact::Enqueued { key, .. } | Fact::EndpointGated { key, .. } | Fact::EndpointResumed { key } => *key,
         fact => match fact.of() {
             Some(of) => of.endpoint_key(),
             None => return Ok(()),
@@ -50,6 +55,11 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     let mut lane = before;
     match &entry.fact {
         Fact::Enqueued { .. } | Fact::Replayed { .. } => lane.waiting += 1,
+        // A person who resumes it wants to see: it starts afresh.
+        Fact::EndpointResumed { .. } => {
+            (lane.failing_since, lane.failures, lane.down, lane.timed_out) = (None, 0, 0, false);
+            lane.gate_until = Timestamp(0);
+        }
         Fact::EndpointGated { until, .. } => lane.gate_until = lane.gate_until.max(*until),
         Fact::Attempted { .. } => {
             lane.waiting = lane.waiting.wrapping_sub(1);
@@ -59,6 +69,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             lane.in_flight = lane.in_flight.wrapping_sub(1);
             lane.failing_since = None;
             lane.failures = 0;
+            lane.down = 0;
             lane.timed_out = false;
         }
         Fact::Failed { counted, failure, .. } => {
@@ -66,8 +77,13 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             if *counted {
                 lane.failures += 1;
                 lane.failing_since = lane.failing_since.or(Some(entry.at));
-                lane.timed_out =
-                    matches!(failure, Failure::Error { class: crate::policy::ErrorClass::Timeout, .. });
+                lane.failed_at = entry.at;
+                lane.timed_out = matches!(failure, Failure::Error { class: ErrorClass::Timeout, .. });
+                lane.down = match failure {
+                    Failure::Error { class: ErrorClass::NotSent, .. } => lane.down,
+                    Failure::Answered(response) if response.status < 500 => 0,
+                    _ => lane.down.saturating_add(1),
+                };
             }
         }
         Fact::Rescheduled { was_due_at: None, .. } => lane.waiting += 1,

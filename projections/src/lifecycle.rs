@@ -38,6 +38,10 @@ pub struct Delivery {
     pub latest: Seq,
     /// How the newest finished attempt ended.
     pub last_attempt: Option<LastAttempt>,
+    /// Dead from then on, without another request.
+    pub expire_at: Option<Timestamp>,
+    /// When the first try of this run was due: the schedule's total counts from here.
+    pub run_began_at: Timestamp,
 }
 
 /// Where a delivery stands. A batch never ends with one in `Deciding`.
@@ -194,7 +198,7 @@ pub enum Illegal {
 impl Delivery {
     /// The delivery that an `Enqueued` at `seq` begins. `None` for any other fact.
     pub fn begun(fact: &Fact, seq: Seq, at: Timestamp) -> Option<Delivery> {
-        let Fact::Enqueued { key, event, accepted, event_type, due_at, max_tries } = fact else {
+        let Fact::Enqueued { key, event, accepted, event_type, due_at, max_tries, expire_at } = fact else {
             return None;
         };
         Some(Delivery {
@@ -211,6 +215,8 @@ impl Delivery {
             max_tries: *max_tries,
             latest: seq,
             last_attempt: None,
+            expire_at: *expire_at,
+            run_began_at: *due_at,
         })
     }
 
@@ -285,6 +291,9 @@ impl Delivery {
                 self.run = *run;
                 self.tries = 0;
                 self.interruptions = 0;
+                self.run_began_at = *due_at;
+                // A deadline was for the first run; who replays wants it sent all the same.
+                self.expire_at = None;
                 State::Pending { due_at: *due_at }
             }
             (State::Pending { due_at: was }, Fact::Cancelled { due_at: retired, .. }) => {

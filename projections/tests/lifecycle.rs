@@ -32,6 +32,7 @@ fn enqueued() -> Fact {
         event_type: "a.b".into(),
         due_at: DUE,
         max_tries: None,
+        expire_at: None,
     }
 }
 

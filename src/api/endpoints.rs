@@ -5,7 +5,7 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Endpoint;
-use hooklog_projections::fact::{EndpointSettings, Schemes, SigningKey};
+use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes, SigningKey};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
 use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
 use hooklog_projections::time::Millis;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::accounts::{SETTINGS_BYTES_MAX, account_id, known, page};
 use super::envelope::event_type;
-use super::fields::{Bad, Fields, bad, id, number, parse, text};
+use super::fields::{Bad, Fields, bad, id, number, parse, text, word};
 use super::policies::{response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -52,6 +52,9 @@ struct Form {
     timeout_ms: Option<Option<u64>>,
     in_flight_max: Option<Option<u64>>,
     signature_schemes: Option<Option<Schemes>>,
+    rate_per_second: Option<Option<u64>>,
+    disable_after_secs: Option<Option<u64>>,
+    body_form: Option<Option<BodyForm>>,
     headers: Option<Headers>,
 }
 
@@ -66,6 +69,9 @@ impl Form {
             timeout_ms: fields.patch("timeout_ms", number(1_000, 30_000)),
             in_flight_max: fields.patch("in_flight_max", number(1, 1_000)),
             signature_schemes: fields.patch("signature_schemes", schemes),
+            rate_per_second: fields.patch("rate_per_second", number(1, 10_000)),
+            disable_after_secs: fields.patch("disable_after_secs", number(60, 365 * 24 * 3600)),
+            body_form: fields.patch("body_form", word("`envelope`, `data`")),
             headers: headers(fields),
         }
     }
@@ -92,6 +98,15 @@ impl Form {
         }
         if let Some(max) = self.in_flight_max {
             settings.in_flight_max = max.map_or(IN_FLIGHT_DEFAULT, |max| max as u32);
+        }
+        if let Some(rate) = self.rate_per_second {
+            settings.rate_per_second = rate.map(|rate| rate as u32);
+        }
+        if let Some(after) = self.disable_after_secs {
+            settings.disable_after = after.map(Millis::from_secs);
+        }
+        if let Some(form) = self.body_form {
+            settings.body_form = form.unwrap_or_default();
         }
         if let Some(schemes) = self.signature_schemes {
             settings.schemes = schemes.unwrap_or(BOTH);
@@ -136,6 +151,9 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
         in_flight_max: IN_FLIGHT_DEFAULT,
         schemes: BOTH,
         headers: Vec::new(),
+        rate_per_second: None,
+        disable_after: None,
+        body_form: BodyForm::Envelope,
     };
     form.apply(&mut settings, &Vec::new())?;
     let (signing, secret) = cut_key(&api, key)?;

@@ -33,6 +33,7 @@ pub(super) struct About {
     pub event_type: String,
     pub deliver_at: Option<Timestamp>,
     pub max_tries: Option<u32>,
+    pub expire_at: Option<Timestamp>,
     pub endpoint: Option<EndpointId>,
 }
 
@@ -47,6 +48,16 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Pr
     });
     let data = fields.required("data", Ok);
     let deliver_at = fields.optional("deliver_at", |value| due(value, now));
+    let expire_at = fields.optional("expire_at", |value| due(value, now));
+    if expire_at.is_some_and(|end| end <= deliver_at.unwrap_or(now)) {
+        fields.fail("expire_at", bad("out-of-range", "it lies before the first try"));
+    }
+    if fields.raw("ordering_key").is_some() {
+        fields.fail(
+            "ordering_key",
+            bad("reserved", "the name is kept for ordered delivery, which is not there yet"),
+        );
+    }
     let max_tries = fields.optional("max_tries", number(1, TRIES_MAX)).map(|tries| tries as u32);
     let endpoint = fields.optional("endpoint_id", id::<EndpointId>);
     fields.finish()?;
@@ -54,7 +65,7 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Pr
         return Err(Problem::invalid(Vec::new()));
     };
     fits(api, data.get().len())?;
-    let about = About { account, event, event_type, deliver_at, max_tries, endpoint };
+    let about = About { account, event, event_type, deliver_at, max_tries, expire_at, endpoint };
     Ok(enqueue(api, about, "application/json", |id, event_type| {
         let data = data.get();
         let mut body = String::with_capacity(data.len() + id.len() + event_type.len() + 32);
@@ -89,6 +100,7 @@ fn enqueue(
         body,
         deliver_at: about.deliver_at,
         max_tries: about.max_tries,
+        expire_at: about.expire_at,
         endpoint: about.endpoint,
     }
 }

@@ -68,7 +68,8 @@ pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result
     envelope::event_type(&event_type).map_err(|wrong| Problem::query("type", wrong.detail))?;
     let content_type = content_type(request.headers())?;
     let body = whole(request.into_body(), api.event_bytes_max()).await?;
-    let about = About { account, event, event_type, deliver_at: None, max_tries: None, endpoint };
+    let about =
+        About { account, event, event_type, deliver_at: None, max_tries: None, expire_at: None, endpoint };
     let (status, out) = accept(&api, envelope::raw(&api, about, &content_type, body)?).await?;
     respond(status, &out)
 }

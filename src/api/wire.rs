@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hooklog_projections::account::{Account, Endpoint, Hold};
 use hooklog_projections::counts::Counts;
 use hooklog_projections::event::Event;
-use hooklog_projections::fact::{DeadReason, DisabledReason, Entry, Fact, Failure, Response};
+use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure, Response};
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State};
@@ -78,6 +78,11 @@ pub struct EndpointOut {
     response_policy: Option<ResponsePolicy>,
     timeout_ms: u64,
     in_flight_max: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_second: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_after_secs: Option<u64>,
+    pub body_form: BodyForm,
     signature_schemes: Vec<&'static str>,
     /// Names as set; values are credentials as a rule, and stay inside.
     headers: Map<String, Value>,
@@ -229,6 +234,9 @@ pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
         response_policy: settings.response_policy,
         timeout_ms: settings.timeout.0,
         in_flight_max: settings.in_flight_max,
+        rate_per_second: settings.rate_per_second,
+        disable_after_secs: settings.disable_after.map(|after| after.0 / 1000),
+        body_form: settings.body_form,
         signature_schemes: schemes.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect(),
         headers: settings.headers.iter().map(|(name, _)| (name.to_string(), REDACTED.into())).collect(),
         version: row.version,
@@ -252,6 +260,7 @@ fn disabled_words(reason: &DisabledReason) -> String {
     match reason {
         DisabledReason::Gone => "it answered 410 (gone)".into(),
         DisabledReason::Requested(reason) => reason.to_string(),
+        DisabledReason::Failing { since } => format!("it did nothing but fail since {}", moment_text(*since)),
     }
 }
 

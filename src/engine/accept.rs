@@ -53,6 +53,7 @@ impl Engine {
                 event_type: enqueue.event_type.clone(),
                 due_at,
                 max_tries: enqueue.max_tries,
+                expire_at: enqueue.expire_at,
             };
             let seq = self.record(actor.clone(), enqueued.clone())?;
             deliveries.push((

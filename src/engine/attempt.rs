@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use hooklog_projections::delivery::Due;
-use hooklog_projections::fact::{Actor, Fact, SigningKey};
+use hooklog_projections::fact::{Actor, DeadReason, Fact, SigningKey};
 use hooklog_projections::ids::{DeliveryKey, EndpointKey};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
@@ -22,10 +22,7 @@ impl Engine {
         if !self.sending {
             return Ok(());
         }
-        while self.has_room() {
-            if self.in_flight.values().any(|out| out.alone) {
-                return Ok(());
-            }
+        while self.has_room() && !self.waits_to_be_alone() {
             let start = match self.alone.pop_front() {
                 Some(start) if self.lane_limits(start.endpoint)?.held => {
                     // It was held meanwhile: it goes back and waits with the others.
@@ -33,11 +30,7 @@ impl Engine {
                     self.waits(start.endpoint, start.due_at, start.delivery)?;
                     continue;
                 }
-                Some(start) if self.in_flight.is_empty() => start,
-                Some(start) => {
-                    self.alone.push_front(start);
-                    return Ok(());
-                }
+                Some(start) => start,
                 None => {
                     let mut source = DueRows { rows: &mut self.rows, log: &self.log };
                     match self.scheduler.poll(self.now, &mut source)? {
@@ -48,8 +41,13 @@ impl Engine {
             };
             self.start_one(start)?;
         }
-        self.batch.turn.more = true;
+        self.batch.turn.more = !self.waits_to_be_alone();
         Ok(())
+    }
+
+    /// Nothing starts until what is out has ended: a suspect is out, or waits to be.
+    pub(super) fn waits_to_be_alone(&self) -> bool {
+        !self.in_flight.is_empty() && (!self.alone.is_empty() || self.suspect_out)
     }
 
     fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
@@ -61,6 +59,11 @@ impl Engine {
             self.scheduler.handle_ended(start.endpoint, self.now);
             return Ok(());
         };
+        if row.expire_at.is_some_and(|end| end <= self.now) {
+            self.expire(key, start.endpoint, &row, start.due_at)?;
+            self.scheduler.handle_ended(start.endpoint, self.now);
+            return Ok(());
+        }
         let alone = row.interruptions >= INTERRUPTIONS_ALONE;
         if alone && !self.in_flight.is_empty() {
             self.alone.push_back(start);
@@ -73,6 +76,24 @@ impl Engine {
             );
         }
         self.attempt(key, start.endpoint, &row, start.due_at, alone, None)
+    }
+
+    /// Its deadline passed while it waited.
+    fn expire(
+        &mut self,
+        key: DeliveryKey,
+        endpoint: EndpointKey,
+        row: &Delivery,
+        due_at: Timestamp,
+    ) -> Result<(), Fatal> {
+        let tell_owner = self.policies(endpoint)?.retries;
+        let fact = Fact::Dead {
+            of: of(key, endpoint, row.latest),
+            reason: DeadReason::Expired,
+            was_due_at: Some(due_at),
+            tell_owner,
+        };
+        self.record(Actor::Hooklog, fact).map(drop)
     }
 
     /// Records that a request is about to leave, and lines it up to do so once that is durable.
@@ -103,6 +124,7 @@ impl Engine {
                 signed_with: signing.iter().map(|key| key.id).collect(),
             },
         )?;
+        self.suspect_out |= alone;
         self.in_flight.insert(delivery.seq, InFlight { delivery, endpoint, alone });
         self.batch.turn.attempts.push(Attempt {
             delivery,

@@ -34,6 +34,13 @@ pub enum Command {
         /// All of them.
         settings: AccountSettings,
     },
+    /// Replace an account's webhook secret.
+    ChangeAccountSecret {
+        /// Which.
+        account: AccountId,
+        /// The new one.
+        secret: Sealed,
+    },
     /// Make an endpoint.
     CreateEndpoint {
         /// Its id and owner.
@@ -137,6 +144,8 @@ pub struct Enqueue {
     pub deliver_at: Option<Timestamp>,
     /// Overrides the schedule's number of tries.
     pub max_tries: Option<u32>,
+    /// Of no use after: what has not arrived by then is dead.
+    pub expire_at: Option<Timestamp>,
     /// To this endpoint only, whatever it subscribed to.
     pub endpoint: Option<EndpointId>,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hooklog_projections::fact::BodyForm;
 use hooklog_projections::policy::{ErrorClass, Text};
 use hooklog_projections::time::Millis;
 use zeroize::Zeroizing;
@@ -44,6 +45,10 @@ impl HttpCourier {
             None => self.read(attempt.delivery.account, &attempt.event, attempt.accepted).await?,
         };
         let settings = &attempt.target.settings;
+        let body = match settings.body_form {
+            BodyForm::Envelope => body,
+            BodyForm::Data => data_of(&body, attempt.event.as_str()),
+        };
         let (account, endpoint) = (attempt.endpoint.account, attempt.endpoint.endpoint);
         let mut keys = Vec::with_capacity(attempt.signing.len());
         for key in &attempt.signing {
@@ -87,6 +92,21 @@ impl HttpCourier {
     }
 }
 
+/// The data of an envelope that was built at acceptance; bytes that are none go as they are.
+fn data_of(body: &Bytes, event: &str) -> Bytes {
+    const DATA: &[u8] = b"\",\"data\":";
+    let head = format!("{{\"id\":\"{event}\",\"type\":\"");
+    // Neither id nor type holds a quotation mark, so the first one after the head ends the type.
+    let typed = body.strip_prefix(head.as_bytes());
+    let quote = typed.and_then(|rest| rest.iter().position(|byte| *byte == b'"'));
+    match quote.map(|at| head.len() + at) {
+        Some(at) if body[at..].starts_with(DATA) && body.ends_with(b"}") => {
+            body.slice(at + DATA.len()..body.len() - 1)
+        }
+        _ => body.clone(),
+    }
+}
+
 impl Courier for HttpCourier {
     fn carry(&self, attempt: Attempt) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
@@ -99,5 +119,20 @@ impl Courier for HttpCourier {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_envelope_of_ours_gives_its_data() {
+        let data = |body: &'static str| data_of(&Bytes::from_static(body.as_bytes()), "evt_1");
+        assert_eq!(data(r#"{"id":"evt_1","type":"a.b","data":{"x": 1.00}}"#), r#"{"x": 1.00}"#);
+        assert_eq!(data(r#"{"id":"evt_1","type":"a.b","data":null}"#), "null");
+        for raw in ["", "{}", r#"{"id":"evt_2","type":"a.b","data":1}"#, "plain text"] {
+            assert_eq!(data(raw), raw);
+        }
     }
 }

@@ -38,6 +38,19 @@ impl Engine {
         Ok(Ok(Answer::Done))
     }
 
+    pub(super) fn change_account_secret(
+        &mut self,
+        actor: Actor,
+        account: AccountId,
+        secret: Sealed,
+    ) -> Decision<Answer> {
+        if self.account(account)?.is_none() {
+            return Ok(Err(Rejection::UnknownAccount));
+        }
+        self.record(actor, Fact::AccountSecretChanged { account, secret })?;
+        Ok(Ok(Answer::Done))
+    }
+
     pub(super) fn create_endpoint(
         &mut self,
         actor: Actor,

@@ -29,13 +29,13 @@ use hooklog_projections::lane::Lanes;
 use hooklog_projections::lifecycle::{Delivery, Illegal};
 use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{Key, Tables};
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 use hooklog_projections::{FoldError, TABLES};
 
 use crate::clock::Chance;
 use crate::delivery::Outcome;
 use crate::log::{self, Body, BodySlot, Log, Pending, Space};
-use crate::scheduler::{LaneLimits, Limits, Scheduler, Start};
+use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Start};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
@@ -51,6 +51,12 @@ pub const BATCH_BYTES: usize = 1 << 20;
 pub const SETTLE_ENTRIES: u64 = 4096;
 /// Accounts whose rows are kept in memory.
 const ACCOUNTS_CACHED: usize = 10_000;
+/// Failures in a row, none of them a client error, after which an endpoint is taken to be down.
+pub const BREAKER_FAILURES: u32 = 5;
+/// Between two probes of an endpoint that is down: at first, then doubling up to the most. A backlog begins to
+/// drain at most that long after the endpoint is well again.
+const BREAKER_PAUSE: Millis = Millis(1_000);
+const BREAKER_PAUSE_MAX: Millis = Millis(30_000);
 /// Interruptions after which a delivery is suspected of killing the process, and sent alone.
 pub const INTERRUPTIONS_ALONE: u32 = 3;
 
@@ -155,6 +161,8 @@ pub struct Engine {
     in_flight: HashMap<Seq, InFlight>,
     /// Suspects that wait for everything else to end.
     alone: VecDeque<Start>,
+    /// One of them is out.
+    suspect_out: bool,
     batch: Batch,
     now: Timestamp,
     settled_at: Seq,
@@ -223,7 +231,7 @@ impl Engine {
 
     /// When the next turn is needed, if nothing happens before.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        if self.sending { self.scheduler.next_wake() } else { None }
+        if self.sending && !self.waits_to_be_alone() { self.scheduler.next_wake() } else { None }
     }
 
     /// What readers see.
@@ -263,6 +271,9 @@ impl Engine {
                 self.create_account(actor, account, settings, secret)
             }
             Command::ChangeAccount { account, settings } => self.change_account(actor, account, settings),
+            Command::ChangeAccountSecret { account, secret } => {
+                self.change_account_secret(actor, account, secret)
+            }
             Command::CreateEndpoint { key, settings, signing } => {
                 self.create_endpoint(actor, key, settings, signing)
             }
@@ -293,14 +304,18 @@ impl Engine {
         let entry = Entry { seq, at: self.now, actor, fact };
         hooklog_projections::fold(&mut self.rows.over(&**self.log.disk()), &entry)?;
         match &entry.fact {
-            Fact::AccountChanged { account, .. } => drop(self.accounts.remove(account)),
+            Fact::AccountChanged { account, .. } | Fact::AccountSecretChanged { account, .. } => {
+                drop(self.accounts.remove(account));
+            }
             Fact::EndpointCreated { key, .. }
             | Fact::EndpointChanged { key, .. }
             | Fact::EndpointPaused { key, .. }
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointResumed { key } => drop(self.accounts.remove(&key.account)),
-            Fact::Dead { tell_owner: true, .. } => self.batch.turn.owed = true,
             _ => {}
+        }
+        if matches!(entry.fact, Fact::Dead { tell_owner: true, .. } | Fact::EndpointDisabled { .. }) {
+            self.batch.turn.owed = true;
         }
         self.batch.entries.push(entry);
         Ok(seq)
@@ -363,11 +378,22 @@ impl Engine {
     fn lane_limits(&mut self, key: EndpointKey) -> Result<LaneLimits, Fatal> {
         let lane = self.rows.over(&**self.log.disk()).get::<Lanes>(&key)?.unwrap_or_default();
         let endpoint = self.endpoint(key)?;
+        let breaker = if lane.down >= BREAKER_FAILURES {
+            let hold_max = RetryPolicy::of(&self.policies(key)?.schedule).hold_max();
+            let hold_max = self.policy.played(hold_max);
+            let pause = BREAKER_PAUSE.0 << (lane.down - BREAKER_FAILURES).min(5);
+            let pause = self.policy.played(Millis(pause.min(BREAKER_PAUSE_MAX.0)));
+            Some(Breaker { probe_at: lane.failed_at + pause.min(hold_max), hold_max })
+        } else {
+            None
+        };
         Ok(LaneLimits {
             in_flight_max: endpoint.as_ref().map_or(1, |row| row.settings.in_flight_max),
-            held: endpoint.is_none_or(|row| row.hold.is_some()),
+            held: endpoint.as_ref().is_none_or(|row| row.hold.is_some()),
             gate_until: lane.gate_until,
             slow: lane.timed_out,
+            breaker,
+            rate_per_second: endpoint.and_then(|row| row.settings.rate_per_second),
         })
     }
 

@@ -2,10 +2,13 @@
 
 use hooklog_projections::fact::{Actor, DeadReason, DisabledReason, Fact, Failure, Response};
 use hooklog_projections::ids::{DeliveryKey, EndpointKey, Seq};
+use hooklog_projections::lane::Lanes;
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule};
+use hooklog_projections::tables::Tables;
 use hooklog_projections::time::{Millis, Timestamp};
 
+use super::server_policy::OnGone;
 use super::{CachedAccount, Engine, Fatal, InFlight, of};
 use crate::clock::Chance;
 use crate::delivery::classify::{Heard, Ruling, Verdict, classify};
@@ -14,10 +17,11 @@ use crate::log::{Body, BodySlot};
 use crate::scheduler::RetryPolicy;
 
 /// The policies that hold for one delivery: the endpoint's, else its account's, else the server's.
-struct Policies {
-    schedule: Schedule,
-    responses: ResponsePolicy,
-    retries: bool,
+pub(super) struct Policies {
+    pub(super) schedule: Schedule,
+    pub(super) responses: ResponsePolicy,
+    pub(super) retries: bool,
+    pub(super) timeout: Millis,
 }
 
 impl Engine {
@@ -31,6 +35,7 @@ impl Engine {
             tracing::error!(%delivery, "an outcome without an attempt in flight was dropped");
             return Ok(());
         };
+        self.suspect_out &= !out.alone;
         let policies = self.policies(out.endpoint)?;
         let retry_after = outcome.result.as_ref().ok().and_then(|answer| answer.retry_after(self.now));
         let heard = match &outcome.result {
@@ -63,6 +68,7 @@ impl Engine {
                     self.record(Actor::Hooklog, Fact::EndpointGated { key: out.endpoint, until })?;
                 }
                 self.after_failure(&out, &policies, verdict, retry_after, chance)?;
+                self.disable_if_failing(out.endpoint)?;
             }
         }
         self.scheduler.handle_ended(out.endpoint, self.now);
@@ -72,6 +78,7 @@ impl Engine {
     /// The request never left: the attempt uses up no try, and the delivery is due at once again.
     pub(super) fn handle_not_sent(&mut self, delivery: Seq) -> Result<(), Fatal> {
         let Some(out) = self.in_flight.remove(&delivery) else { return Ok(()) };
+        self.suspect_out &= !out.alone;
         self.uncounted(&out, ErrorClass::NotSent, "the server stopped before the request left")?;
         self.scheduler.handle_ended(out.endpoint, self.now);
         Ok(())
@@ -127,7 +134,12 @@ impl Engine {
             Ruling::Retry => {
                 let row = self.in_flight_row(out)?;
                 let retry = RetryPolicy::of(&policies.schedule);
-                match retry.wait(row.tries, row.max_tries, chance.draw()) {
+                let wait = retry.wait(row.tries, row.max_tries, chance.draw());
+                // What held it back (a gate, a breaker, a pause) may have used up the schedule's time.
+                let total = self.policy.played(retry.total_max(row.max_tries));
+                let requests = Millis(u64::from(row.tries) * policies.timeout.0);
+                let over = row.tries > 1 && self.now > row.run_began_at + total + requests;
+                match wait.filter(|_| !over) {
                     Some(wait) => {
                         let (wait, rule) = match retry_after {
                             // The schedule's first wait is the least (`ukue`: as asked).
@@ -135,7 +147,13 @@ impl Engine {
                             Some(asked) => (asked.max(retry.nominal(1)), "retry-after"),
                             None => (wait, "schedule"),
                         };
-                        return self.reschedule(out, self.now + self.policy.played(wait), rule);
+                        let due_at = self.now + self.policy.played(wait);
+                        // A deadline comes before a late try: it is dead then, without another request.
+                        let (due_at, rule) = match row.expire_at {
+                            Some(end) if end <= due_at => (end.max(self.now), "deadline"),
+                            _ => (due_at, rule),
+                        };
+                        return self.reschedule(out, due_at, rule);
                     }
                     None => DeadReason::Exhausted,
                 }
@@ -149,10 +167,28 @@ impl Engine {
             tell_owner: policies.retries,
         };
         self.record(Actor::Hooklog, fact)?;
-        let held = self.endpoint(out.endpoint)?.is_none_or(|endpoint| endpoint.hold.is_some());
-        if verdict.ruling == Ruling::Gone && !held {
-            let fact = Fact::EndpointDisabled { key: out.endpoint, reason: DisabledReason::Gone };
-            self.record(Actor::Hooklog, fact)?;
+        if verdict.ruling == Ruling::Gone && self.policy.on_gone == OnGone::Disable {
+            self.disable(out.endpoint, DisabledReason::Gone)?;
+        }
+        Ok(())
+    }
+
+    /// Disables an endpoint that has done nothing but fail for too long.
+    fn disable_if_failing(&mut self, key: EndpointKey) -> Result<(), Fatal> {
+        let lane = self.rows.over(&**self.log.disk()).get::<Lanes>(&key)?.unwrap_or_default();
+        let own = self.endpoint(key)?.and_then(|endpoint| endpoint.settings.disable_after);
+        let after = own.unwrap_or(self.policy.disable_after);
+        match lane.failing_since {
+            Some(since) if self.now.since(since) >= after => {
+                self.disable(key, DisabledReason::Failing { since })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn disable(&mut self, key: EndpointKey, reason: DisabledReason) -> Result<(), Fatal> {
+        if self.endpoint(key)?.is_some_and(|endpoint| endpoint.hold.is_none()) {
+            self.record(Actor::Hooklog, Fact::EndpointDisabled { key, reason })?;
         }
         Ok(())
     }
@@ -201,7 +237,7 @@ impl Engine {
         })
     }
 
-    fn policies(&mut self, key: EndpointKey) -> Result<Policies, Fatal> {
+    pub(super) fn policies(&mut self, key: EndpointKey) -> Result<Policies, Fatal> {
         let account = self.account(key.account)?;
         let (endpoint, owner) = match account.as_deref() {
             Some(CachedAccount { row, endpoints }) => {
@@ -218,7 +254,8 @@ impl Engine {
             .or_else(|| owner.and_then(|settings| settings.response_policy))
             .unwrap_or(self.policy.response_policy);
         let retries = owner.is_none_or(|settings| self.policy.retries(key.account, settings));
-        Ok(Policies { schedule, responses, retries })
+        let timeout = endpoint.map_or(Millis(0), |settings| settings.timeout);
+        Ok(Policies { schedule, responses, retries, timeout })
     }
 
     /// Takes over what the last process had in flight, as memory will know it.

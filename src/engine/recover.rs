@@ -109,6 +109,7 @@ impl Engine {
             accounts: Default::default(),
             in_flight: Default::default(),
             alone: Default::default(),
+            suspect_out: false,
             batch: Batch::default(),
             settled_at: row.upto,
             sending: false,

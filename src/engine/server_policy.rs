@@ -21,6 +21,19 @@ pub struct ServerPolicy {
     pub wait_divisor: u32,
     /// Requests out at a time, over all endpoints.
     pub in_flight_max: usize,
+    /// What a 410 does to its endpoint.
+    pub on_gone: OnGone,
+    /// Nothing but failures for this long disables an endpoint.
+    pub disable_after: Millis,
+}
+
+/// What a 410 does to its endpoint, beside ending the delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnGone {
+    /// It is disabled: what waits is held.
+    Disable,
+    /// Nothing.
+    Dead,
 }
 
 impl Default for ServerPolicy {
@@ -31,6 +44,9 @@ impl Default for ServerPolicy {
             retries_percent: 100,
             wait_divisor: 1,
             in_flight_max: 256,
+            on_gone: OnGone::Disable,
+            // Five days, as the field does it.
+            disable_after: Millis::from_secs(5 * 24 * 3600),
         }
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     variants! {
         Founded AccountCreated AccountChanged EndpointCreated EndpointChanged EndpointPaused EndpointDisabled
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
-        Cancelled OwnerTold
+        Cancelled OwnerTold AccountSecretChanged Resealed
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -103,6 +103,9 @@ mod tests {
             in_flight_max: 8,
             schemes: Schemes { standard: true, ledger: false },
             headers: vec![("x-team".into(), "billing".into())],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let response = Response {
             status: 503,
@@ -148,6 +151,7 @@ mod tests {
                 event_type: "payment.settled".into(),
                 due_at: Timestamp(1_760_000_000_000),
                 max_tries: Some(3),
+                expire_at: None,
             },
             Fact::Attempted {
                 of,
@@ -186,6 +190,8 @@ mod tests {
             Fact::Replayed { of, was: Ended::Dead, run: 2, due_at: Timestamp(6), reason: "fixed".into() },
             Fact::Cancelled { of, due_at: Timestamp(7), reason: "wrong customer".into() },
             Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
+            Fact::AccountSecretChanged { account: key.account, secret: Sealed(vec![1, 2, 4]) },
+            Fact::Resealed { id_key: Sealed(vec![1, 2, 5]) },
         ]
     }
 

@@ -147,6 +147,9 @@ mod tests {
             in_flight_max: 8,
             schemes: Schemes { standard: true, ledger: true },
             headers: vec![],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let endpoint =
             Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };
@@ -163,6 +166,8 @@ mod tests {
             interruptions: 0,
             max_tries: None,
             latest: Seq(9),
+            expire_at: None,
+            run_began_at: Timestamp(0),
             last_attempt: Some(LastAttempt {
                 attempt: 6,
                 at: Timestamp(9),

@@ -9,7 +9,7 @@ pub mod retry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use hooklog_projections::ids::{EndpointKey, Seq};
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 
 pub use retry::RetryPolicy;
 
@@ -38,6 +38,20 @@ pub struct LaneLimits {
     pub gate_until: Timestamp,
     /// Its last attempt timed out: one permit, from the shared half.
     pub slow: bool,
+    /// It seems to be down: single probes until one succeeds.
+    pub breaker: Option<Breaker>,
+    /// At most this many requests begin in any second.
+    pub rate_per_second: Option<u32>,
+}
+
+/// An open circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// The next single probe starts no sooner.
+    pub probe_at: Timestamp,
+    /// A delivery is held back no longer than this after its due time: a breaker must not move a death later
+    /// than the schedule's own total.
+    pub hold_max: Millis,
 }
 
 /// An attempt to make now.
@@ -85,6 +99,8 @@ struct Lane {
     in_flight: u32,
     /// Of these, how many took a permit of the shared half.
     slow_in_flight: u32,
+    /// When the rate lets the next request begin, in microseconds. Empty at a start: no burst.
+    rate_at_us: u64,
     in_ring: bool,
     timer: Option<Timestamp>,
 }
@@ -110,12 +126,35 @@ impl Lane {
             (None, Some(_)) => now,
             (None, None) => return Ready::Not,
         };
-        let at = due.max(self.limits.gate_until);
+        let mut at = due.max(self.limits.gate_until).max(self.rate_at());
+        if let Some(breaker) = self.limits.breaker {
+            let probe = if self.in_flight == 0 { breaker.probe_at } else { Timestamp::MAX };
+            at = at.max(probe.min(due + breaker.hold_max));
+        }
         if at <= now { Ready::Now } else { Ready::At(at) }
+    }
+
+    /// The first whole millisecond at which the rate lets a request begin.
+    fn rate_at(&self) -> Timestamp {
+        Timestamp(self.rate_at_us.div_ceil(1000))
+    }
+
+    /// A request begins.
+    fn spend(&mut self, now: Timestamp) {
+        self.in_flight += 1;
+        if let Some(rate) = self.limits.rate_per_second {
+            let step = 1_000_000u64.div_ceil(u64::from(rate.max(1)));
+            self.rate_at_us = self.rate_at_us.max(now.0.saturating_mul(1000)) + step;
+        }
     }
 
     fn idle(&self) -> bool {
         self.page.is_empty() && self.horizon.is_none() && self.in_flight == 0
+    }
+
+    /// Whether it may be forgotten: not while its rate remembers a request of this second.
+    fn forgettable(&self, now: Timestamp) -> bool {
+        self.idle() && self.rate_at() <= now
     }
 }
 
@@ -201,9 +240,10 @@ impl Scheduler {
         }
         let lane = self.lane(endpoint, limits);
         let free = !limits.held && limits.gate_until <= now && lane.in_flight < limits.in_flight_max;
-        let fits = free && lane.page.is_empty() && lane.horizon.is_none();
+        let open = lane.limits.breaker.is_none() && lane.rate_at() <= now;
+        let fits = free && open && lane.page.is_empty() && lane.horizon.is_none();
         if fits {
-            lane.in_flight += 1;
+            lane.spend(now);
             self.in_flight += 1;
         } else {
             self.arm(endpoint, now);
@@ -249,7 +289,7 @@ impl Scheduler {
                 continue;
             };
             lane.page.remove(&first);
-            lane.in_flight += 1;
+            lane.spend(now);
             self.in_flight += 1;
             if lane.limits.slow {
                 lane.slow_in_flight += 1;
@@ -273,6 +313,7 @@ impl Scheduler {
             horizon: None,
             in_flight: 0,
             slow_in_flight: 0,
+            rate_at_us: 0,
             in_ring: false,
             timer: None,
         });
@@ -304,7 +345,13 @@ impl Scheduler {
             lane.timer = timer;
         }
         if lane.idle() && !lane.in_ring && lane.timer.is_none() {
-            self.lanes.remove(&endpoint);
+            if lane.forgettable(now) {
+                self.lanes.remove(&endpoint);
+            } else {
+                let at = lane.rate_at();
+                lane.timer = Some(at);
+                self.timers.insert((at, endpoint));
+            }
         }
     }
 }

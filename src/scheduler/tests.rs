@@ -13,7 +13,14 @@ fn endpoint(n: u128) -> EndpointKey {
 }
 
 fn open() -> LaneLimits {
-    LaneLimits { in_flight_max: 8, held: false, gate_until: Timestamp(0), slow: false }
+    LaneLimits {
+        in_flight_max: 8,
+        held: false,
+        gate_until: Timestamp(0),
+        slow: false,
+        breaker: None,
+        rate_per_second: None,
+    }
 }
 
 #[derive(Default)]
@@ -127,6 +134,58 @@ fn a_permit_is_reserved_only_if_nothing_waits_before() {
     assert_eq!(scheduler.lanes.len(), 1, "only the lane with something waiting is held");
 }
 
+#[test]
+fn no_second_sees_more_than_the_rate() {
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 1000 });
+    let mut disk = Disk::default();
+    for rate in [1, 3, 7, 50, 1000, 3000] {
+        let limits = LaneLimits { rate_per_second: Some(rate), in_flight_max: 1000, ..open() };
+        let lane = endpoint(u128::from(rate));
+        for seq in 0..u64::from(rate) * 4 {
+            scheduler.handle_waiting(lane, limits, (Timestamp(0), Seq(seq)), Timestamp(10_000));
+        }
+        let mut starts = Vec::new();
+        for now in (10_000..20_000).map(Timestamp) {
+            // One may also come in at any moment and want to leave at once.
+            if now.0 % 97 == 0 && scheduler.reserve(lane, limits, now) {
+                starts.push(now.0);
+                scheduler.handle_ended(lane, now);
+            }
+            for _ in drain(&mut scheduler, &mut disk, now) {
+                starts.push(now.0);
+                scheduler.handle_ended(lane, now);
+            }
+        }
+        assert!(starts.len() >= rate as usize * 4, "{rate}/s: only {} in ten seconds", starts.len());
+        for (n, start) in starts.iter().enumerate() {
+            let within = starts[n..].iter().take_while(|other| **other < start + 1000).count();
+            assert!(within <= rate as usize, "{rate}/s: {within} in one second");
+        }
+    }
+}
+
+#[test]
+fn an_open_breaker_lets_single_probes_through_and_holds_nothing_for_long() {
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 100 });
+    let mut disk = Disk::default();
+    let breaker = |probe_at| Some(Breaker { probe_at: Timestamp(probe_at), hold_max: Millis(500) });
+    let limits = |probe_at| LaneLimits { breaker: breaker(probe_at), ..open() };
+    for seq in 1..=4 {
+        scheduler.handle_waiting(endpoint(1), limits(200), (Timestamp(100), Seq(seq)), Timestamp(100));
+    }
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(199)), []);
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(200)), [(1, 1)], "one probe");
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(300)), [], "while it is out, no other");
+    scheduler.handle_ended(endpoint(1), Timestamp(310));
+    scheduler.handle_limits(endpoint(1), limits(700), Timestamp(310));
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(599)), []);
+    // Held for as long as may be: these go, probe or not.
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(600)), [(1, 2), (1, 3), (1, 4)]);
+    scheduler.handle_ended(endpoint(1), Timestamp(610));
+    scheduler.handle_waiting(endpoint(1), open(), (Timestamp(600), Seq(9)), Timestamp(610));
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(610)), [(1, 9)], "a success closes it");
+}
+
 proptest! {
     /// Whatever order things come in: each delivery is sent once, never early, per endpoint oldest first,
     /// and a scheduler that forgets all it holds sends the same.
@@ -140,7 +199,8 @@ proptest! {
             let mut scheduler = Scheduler::new(Limits { in_flight_max: 7 });
             let mut sent = Vec::new();
             for (n, (lane, due)) in work.iter().enumerate() {
-                let entry = (Timestamp(*due), Seq(n as u64));
+                // Positions begin at 1.
+                let entry = (Timestamp(*due), Seq(n as u64 + 1));
                 disk.rows.insert((endpoint(*lane), entry));
                 scheduler.handle_waiting(endpoint(*lane), open(), entry, Timestamp(0));
             }
@@ -155,9 +215,10 @@ proptest! {
                     let batch = drain(&mut scheduler, &mut disk, now);
                     if batch.is_empty() { break }
                     for (lane, seq) in batch {
-                        assert!(work[seq as usize].1 <= now.0, "sent before it was due");
+                        let due = work[seq as usize - 1].1;
+                        assert!(due <= now.0, "sent before it was due");
                         scheduler.handle_ended(endpoint(lane), now);
-                        sent.push((lane, work[seq as usize].1, seq));
+                        sent.push((lane, due, seq));
                     }
                 }
             }

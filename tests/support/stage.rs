@@ -183,6 +183,9 @@ impl Stage {
             in_flight_max: 8,
             schemes: Schemes { standard: true, ledger: true },
             headers: Vec::new(),
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let created = self.ask(Command::CreateEndpoint { key, settings, signing: Vec::new() });
         created.expect("it is new");
@@ -210,6 +213,7 @@ impl Stage {
             utf8: true,
             deliver_at: None,
             max_tries: None,
+            expire_at: None,
             endpoint: None,
         })))
     }
