@@ -1071,3 +1071,24 @@ fn the_database_alone_keeps_what_was_written() {
     assert!(disk.used_bytes().unwrap() >= disk.space_bytes(ROWS));
     assert!(disk.free_bytes().unwrap() > 0);
 }
+
+#[test]
+fn spaces_made_after_a_drop_and_a_restart_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let open = || FjallDisk::open(folder.path(), Settings::default()).unwrap();
+    let all = |version| names.map(|name| Space::View { name, version });
+    let disk = open();
+    disk.ensure(Space::Meta).unwrap();
+    disk.write(&[Change::put(Space::Meta, b"k".to_vec(), b"v".to_vec())]).unwrap();
+    all(1).iter().for_each(|space| disk.ensure(*space).unwrap());
+    all(1).iter().for_each(|space| disk.drop_space(*space).unwrap());
+    drop(disk);
+    let disk = open();
+    all(2).iter().for_each(|space| disk.ensure(*space).unwrap());
+    drop(disk);
+    let spaces = open().spaces();
+    for space in all(2) {
+        assert!(spaces.contains(&space.to_string()), "{space} is gone: {spaces:?}");
+    }
+}

@@ -24,7 +24,7 @@ Exit codes:
   11  the store is damaged, or its log is not the one that was acknowledged
   12  wrong or missing master key
   13  the disk is full or has too little room
- 130  interrupted twice";
+ 130  interrupted";
 
 /// How it went. The numbers are promised to scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum Exit {
     MasterKey = 12,
     /// No space.
     NoRoom = 13,
-    /// A second signal.
+    /// By a signal, before the end.
     Interrupted = 130,
 }
 
@@ -171,6 +171,46 @@ fn of_log(error: &log::Error) -> Exit {
         log::Error::Full | log::Error::NoRoom { .. } => Exit::NoRoom,
         log::Error::Poisoned | log::Error::Io(_) | log::Error::NoSpace(_) | log::Error::Misuse(_) => {
             Exit::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_says_by_its_code_what_is_wrong_with_it() {
+        let of = |error: log::Error| Failure::from(store::Error::from(error)).exit;
+        assert_eq!(of(log::Error::InUse), Exit::InUse);
+        assert_eq!(of(log::Error::NewerFormat { what: "store", found: 2, known: 1 }), Exit::NewerStore);
+        assert_eq!(of(log::Error::Damaged("a byte".into())), Exit::Damaged);
+        assert_eq!(of(log::Error::Full), Exit::NoRoom);
+        assert_eq!(of(log::Error::NoRoom { free: 1, floor: 2 }), Exit::NoRoom);
+        assert_eq!(of(log::Error::from(io::Error::from(io::ErrorKind::StorageFull))), Exit::NoRoom);
+        assert_eq!(of(log::Error::Poisoned), Exit::Failed);
+    }
+
+    #[test]
+    fn every_code_is_in_the_table() {
+        for exit in [
+            Exit::Fine,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::NotFound,
+            Exit::NotAllowed,
+            Exit::Conflict,
+            Exit::Unreachable,
+            Exit::TimedOut,
+            Exit::No,
+            Exit::InUse,
+            Exit::NewerStore,
+            Exit::Damaged,
+            Exit::MasterKey,
+            Exit::NoRoom,
+            Exit::Interrupted,
+        ] {
+            assert!(TABLE.contains(&format!("\n{:>4}  ", exit as u8)), "{exit:?}");
         }
     }
 }

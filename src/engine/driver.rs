@@ -4,7 +4,7 @@
 //! anything.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -60,8 +60,8 @@ pub(super) enum Control {
     Settle(oneshot::Sender<Arc<Snapshot>>),
     /// Make rebuilt views the live ones.
     Switch(Box<Rebuilt>, oneshot::Sender<Result<(), rebuild::Error>>),
-    /// Make no more attempts, take no more events.
-    Drain,
+    /// Make no more attempts, take no more events. Answers when the last attempt was let go.
+    Drain(oneshot::Sender<()>),
     /// End.
     Stop,
 }
@@ -103,6 +103,7 @@ pub fn run(
         health,
         waiting: HashMap::new(),
         settles: Vec::new(),
+        drains: Vec::new(),
         next_ticket: 0,
     };
     let thread = std::thread::Builder::new().name("hooklog-writer".into());
@@ -114,9 +115,15 @@ impl Running {
     /// Stops in order: no new attempts and events, what is in flight gets `limit` to end, then the store is
     /// closed. Attempts still out then are interrupted: the next start sends them again.
     pub async fn stop(self, limit: Duration) -> Result<(), Fatal> {
-        let _ = self.sender.send(Message::Control(Control::Drain));
-        self.tasks.close();
-        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+        let (reply, drained) = oneshot::channel();
+        let _ = self.sender.send(Message::Control(Control::Drain(reply)));
+        let ended = async {
+            // Attempts of the turn that the wish came into are out only after it.
+            let _ = drained.await;
+            self.tasks.close();
+            self.tasks.wait().await;
+        };
+        if tokio::time::timeout(limit, ended).await.is_err() && !self.tasks.is_empty() {
             tracing::warn!(attempts = self.tasks.len(), "attempts were still out at the end of the drain");
         }
         let _ = self.sender.send(Message::Control(Control::Stop));
@@ -158,12 +165,15 @@ struct Driver {
     health: Arc<Health>,
     waiting: HashMap<Ticket, Reply>,
     settles: Vec<oneshot::Sender<Arc<Snapshot>>>,
+    drains: Vec<oneshot::Sender<()>>,
     next_ticket: u64,
 }
 
 impl Driver {
     fn run(mut self) -> Result<(), Fatal> {
-        let result = self.turns();
+        // A panic is the end of the engine too, and everybody who waits for one must hear of it.
+        let result = catch_unwind(AssertUnwindSafe(|| self.turns()))
+            .unwrap_or_else(|_| Err(Fatal::Log(log::Error::Misuse("the writer panicked".into()))));
         self.health.end(result.as_ref().err().map(ToString::to_string));
         for (_, reply) in self.waiting.drain() {
             let _ = reply.send(Err(Rejection::OutcomeUnknown));
@@ -205,6 +215,9 @@ impl Driver {
             }
             for attempt in turn.attempts {
                 self.let_go(attempt);
+            }
+            for drained in self.drains.drain(..) {
+                let _ = drained.send(());
             }
             if turn.owed {
                 self.health.owed.notify_one();
@@ -287,10 +300,11 @@ impl Driver {
                     return Err(Fatal::Log(log::Error::Poisoned));
                 }
             }
-            Message::Control(Control::Drain) => {
+            Message::Control(Control::Drain(reply)) => {
                 self.engine.set_sending(false);
                 self.engine.set_accepting(false);
                 self.health.drain();
+                self.drains.push(reply);
             }
             Message::Control(Control::Stop) => return Ok(true),
         }

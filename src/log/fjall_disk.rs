@@ -59,6 +59,9 @@ struct Inner {
     handles: RwLock<Arc<Handles>>,
 }
 
+/// The row of `meta` that is written after each drop of a space; read by nobody.
+const DROPPED: &[u8] = b"dropped";
+
 /// Every space of the database. A snapshot keeps the handles of its time: asking fjall again takes a global
 /// lock, and a keyspace younger than a snapshot cannot be read through it.
 #[derive(Clone, Default)]
@@ -200,9 +203,14 @@ impl Disk for FjallDisk {
             handle = handles.named.remove(name);
             handles.known.retain(|space, _| space.to_string() != name);
         });
-        match handle {
-            Some(handle) => self.0.database.delete_keyspace(handle).map_err(explain),
-            None => Ok(()),
+        let Some(handle) = handle else { return Ok(()) };
+        self.0.database.delete_keyspace(handle).map_err(explain)?;
+        // A new keyspace may get the number of a dropped one. After a restart fjall counts its writes on from
+        // the newest in any keyspace, and that of the drop itself is not among them: the new keyspace would
+        // be older than the drop, and gone at the next start. A synced write after the drop is newer.
+        match self.handle(Space::Meta) {
+            Ok(_) => self.write(&[Change::put(Space::Meta, DROPPED, name.as_bytes().to_vec())]),
+            Err(_) => Ok(()),
         }
     }
 

@@ -36,33 +36,38 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
         "{heading}  the real server, a temporary store, every wait divided by {}",
         args.wait_divisor
     ))?;
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::select! {
-        exit = play(args, out) => exit,
-        // Dropping the play removes its folder and ends its processes.
-        _ = interrupted => Ok(Exit::Interrupted),
-    }
-}
-
-async fn play(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let temporary = tempfile::tempdir()?;
     let folder = args.keep.clone().unwrap_or_else(|| temporary.path().join("store"));
-    let mut stage = Stage::set(folder, temporary.path().join("crash"), args.wait_divisor).await?;
-    let (passed, failed) = scenes::all(&mut stage, out).await?;
-    let paint = out.paint;
-    let sum = format!("{passed} passed, {failed} failed");
-    out.line("")?;
-    out.line(if failed == 0 { paint.good(&sum) } else { paint.bad(&sum) })?;
-    let exit = if failed == 0 { Exit::Fine } else { Exit::No };
+    // Whatever ends the play removes its folder and ends its processes.
+    let played = tokio::select! {
+        played = play(folder, temporary.path().join("crash"), &args, out) => played?,
+        _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
+    };
+    let (stage, exit) = played;
     if !args.once && std::io::stdin().is_terminal() {
         out.line("")?;
         out.line(format!("The server stays up at http://{} until Ctrl-C. Try", stage.address))?;
         out.line(format!("  curl http://{}/v1/explain/{}", stage.address, stage.example))?;
         out.line(format!("  {} list --url http://{}", program(), stage.address))?;
-        std::future::pending::<()>().await;
+        tokio::signal::ctrl_c().await?;
     }
     stage.strike().await?;
     Ok(exit)
+}
+
+async fn play(
+    store: PathBuf,
+    crash: PathBuf,
+    args: &Args,
+    out: &mut Output,
+) -> Result<(Stage, Exit), Failure> {
+    let mut stage = Stage::set(store, crash, args.wait_divisor).await?;
+    let (passed, failed) = scenes::all(&mut stage, out).await?;
+    let sum = format!("{passed} passed, {failed} failed");
+    let sum = if failed == 0 { out.paint.good(&sum) } else { out.paint.bad(&sum) };
+    out.line("")?;
+    out.line(sum)?;
+    Ok((stage, if failed == 0 { Exit::Fine } else { Exit::No }))
 }
 
 /// As it was called.
