@@ -228,7 +228,10 @@ impl View<'_> {
         before: Option<Seq>,
         limit: usize,
     ) -> Result<Page, log::Error> {
-        let to = before.unwrap_or(Seq(u64::MAX));
+        let mut to = before.unwrap_or(Seq(u64::MAX));
+        if let Some(until) = filter.until {
+            to = to.min(self.first_since(until)?);
+        }
         let mut walk = Walk { view: self, filter, limit, rows: Vec::new(), seen: 0, last: None, full: false };
         if filter.statuses == [Status::Dead] {
             self.walk_keys::<Dead>(account_prefix(account), to, |key| key, &mut walk)?;
@@ -246,6 +249,19 @@ impl View<'_> {
             searched_back_to: last.filter(|_| cut).map(|(_, at)| at),
             rows,
         })
+    }
+
+    /// The first entry at or after a moment; times in the log never go back, so it is found by halving.
+    fn first_since(&self, moment: Timestamp) -> Result<Seq, log::Error> {
+        let (mut from, mut to) = (Seq(1), self.head().next());
+        while from < to {
+            let middle = Seq(from.0 + (to.0 - from.0) / 2);
+            match self.snapshot.entry(middle)? {
+                Some(entry) if entry.at >= moment => to = middle,
+                _ => from = middle.next(),
+            }
+        }
+        Ok(from)
     }
 
     fn walk_keys<T: Table>(
