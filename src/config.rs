@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hooklog::api::{DATA_BYTES_MAX, OperatorToken};
+use hooklog::delivery::Key;
 use hooklog::delivery::guard::{self, Allow};
 use hooklog::engine::ServerPolicy;
 use hooklog::store::{self, MasterKeySource};
@@ -24,7 +25,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 20] = [
+const VARIABLES: [&str; 21] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -34,7 +35,8 @@ const VARIABLES: [&str; 20] = [
     "HOOKLOG_LOG",
     "HOOKLOG_MASTER_KEY",
     "HOOKLOG_MASTER_KEY_FILE",
-    "HOOKLOG_NOTIFICATIONS_TOKEN_FILE",
+    "HOOKLOG_NOTIFICATIONS_KEY",
+    "HOOKLOG_NOTIFICATIONS_KEY_FILE",
     "HOOKLOG_NOTIFICATIONS_URL",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
@@ -100,9 +102,9 @@ pub struct Layer {
     /// Where the owners' messages are posted to: the product's own notifications service
     #[arg(long, env = "HOOKLOG_NOTIFICATIONS_URL", hide_env_values = true, value_name = "URL")]
     pub notifications_url: Option<url::Url>,
-    /// A file with the bearer token for it
-    #[arg(long, env = "HOOKLOG_NOTIFICATIONS_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
-    pub notifications_token_file: Option<PathBuf>,
+    /// A file with the key (whsec_…) that signs them. The key may be in HOOKLOG_NOTIFICATIONS_KEY
+    #[arg(long, env = "HOOKLOG_NOTIFICATIONS_KEY_FILE", hide_env_values = true, value_name = "FILE")]
+    pub notifications_key_file: Option<PathBuf>,
     /// Divides every wait of the schedule: for demonstrations and tests
     #[arg(long, env = "HOOKLOG_WAIT_DIVISOR", hide_env_values = true, value_name = "N", hide = true)]
     pub wait_divisor: Option<u32>,
@@ -222,8 +224,8 @@ pub struct Config {
     pub data_bytes_max: usize,
     /// Where owners' messages go.
     pub notifications_url: Option<url::Url>,
-    /// The bearer token for it.
-    pub notifications_token: Option<Zeroizing<String>>,
+    /// Signs them.
+    pub notifications_key: Option<Key>,
 }
 
 impl Layer {
@@ -238,8 +240,8 @@ impl Layer {
             Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let Layer { store, master_key_file, operator_token_file, notifications_token_file, .. } = &mut layer;
-        for path in [store, master_key_file, operator_token_file, notifications_token_file] {
+        let Layer { store, master_key_file, operator_token_file, notifications_key_file, .. } = &mut layer;
+        for path in [store, master_key_file, operator_token_file, notifications_key_file] {
             *path = path.take().map(|path| folder.join(path));
         }
         Ok(layer)
@@ -260,7 +262,7 @@ impl Layer {
             in_flight_max: self.in_flight_max.or(below.in_flight_max),
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
-            notifications_token_file: self.notifications_token_file.or(below.notifications_token_file),
+            notifications_key_file: self.notifications_key_file.or(below.notifications_key_file),
             wait_divisor: self.wait_divisor.or(below.wait_divisor),
         }
     }
@@ -303,16 +305,15 @@ impl Layer {
         };
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
+        let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
+        let key = key.map(|text| Key::parse(&text)).transpose();
         Ok(Config {
             listen: self.listen.unwrap_or_else(|| LISTEN.parse().expect("an address")),
             store,
             operator_token: operator_token.map_err(|error| Failure::usage(error.to_string()))?,
             data_bytes_max,
             notifications_url: self.notifications_url,
-            notifications_token: secret(
-                "HOOKLOG_NOTIFICATIONS_TOKEN",
-                self.notifications_token_file.as_deref(),
-            )?,
+            notifications_key: key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?,
         })
     }
 }
@@ -341,7 +342,7 @@ fn secret_variable(name: &str) -> Option<Zeroizing<String>> {
 /// of their own under a service's name (`HOOKLOG_PORT`, `HOOKLOG_SERVICE_HOST`).
 pub fn unknown_variables() -> Vec<String> {
     let ours = |name: &String| name.starts_with("HOOKLOG_");
-    let known = |name: &str| VARIABLES.contains(&name) || name == "HOOKLOG_NOTIFICATIONS_TOKEN";
+    let known = |name: &str| VARIABLES.contains(&name);
     let platform = |name: &str| name.starts_with("HOOKLOG_PORT") || name.starts_with("HOOKLOG_SERVICE_");
     std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())

@@ -45,7 +45,7 @@ impl Courier for Receiver {
             let row = self.published.view().delivery(attempt.delivery).unwrap().expect("it is on disk");
             assert!(matches!(row.state, State::InFlight { .. }), "left before its record: {row:?}");
             let n = self.requests.fetch_add(1, Ordering::SeqCst);
-            let status = if n % 3 == 0 { 500 } else { 204 };
+            let status = if n.is_multiple_of(3) { 500 } else { 204 };
             let _ = self.ended.send(attempt.delivery.seq);
             let heard =
                 Heard { status, headers: vec![], body: Bytes::new(), truncated: false, address: None };

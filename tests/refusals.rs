@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 use support::judge::Judge;
 use support::server::{Ended, Host, Server, copy, text};
 use support::tmpfs::Tmpfs;
+
+/// Files of each kind that a byte is flipped in.
+const FILES_OF_A_KIND: usize = 8;
 
 /// A stopped store with an account, an endpoint and delivered events.
 async fn furnished(folder: &Path) -> (Host, Judge, String) {
@@ -151,18 +155,12 @@ async fn a_log_that_is_not_the_acknowledged_one_is_refused_until_a_person_takes_
     refused(&foreign, 11, &["of another store", "accept-head"]).await;
     accept_head_helps(&foreign).await;
 
-    // A log that goes on otherwise after the same beginning.
-    let other = at("otherwise");
+    let other = at("longer");
     let before = std::fs::read(other.store.join("mark")).unwrap();
     let server = other.start().await;
     more(&server, &account, "three").await;
     server.stop().await;
     std::fs::write(other.store.join("mark"), before).unwrap();
-    let disk = database(&other);
-    let buckets = disk.spaces().into_iter().filter(|name| name.starts_with("log.")).count() as u32;
-    let last = rows(&disk, Space::Log(buckets)).pop().expect("a batch");
-    assert!(!last.0.is_empty());
-    drop(disk);
     // Longer than its mark is no fault: a kill between the write and its mark leaves that.
     other.start().await.stop().await;
 }
@@ -192,9 +190,17 @@ async fn flipped_bytes_are_found_and_named() {
     assert!(verified.out.contains("damaged"), "{verified:?}");
     assert!(verified.err.contains("restore from a backup"), "{verified:?}");
 
-    // In the files themselves, wherever: never taken for whole, never a panic.
+    // In the files themselves, a few of each kind: never taken for whole, never a panic.
     let mut found = 0;
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for (n, file) in files(&host.store.join("db")).into_iter().enumerate() {
+        let kind = file.trim_end_matches(|c: char| c.is_ascii_digit());
+        let kind = if kind.contains("tables") { "table" } else { kind.rsplit('/').next().unwrap_or(kind) };
+        let seen = kinds.entry(kind.to_owned()).or_default();
+        *seen += 1;
+        if *seen > FILES_OF_A_KIND {
+            continue;
+        }
         let other = host.on(&folder.path().join(format!("file-{n}")));
         copy(&host.store, &other.store);
         let path = other.store.join("db").join(&file);
@@ -214,7 +220,7 @@ async fn flipped_bytes_are_found_and_named() {
         }
         std::fs::remove_dir_all(&other.store).unwrap();
     }
-    println!("flipped bytes: {found} files in which one was found");
+    println!("flipped bytes: {found} files in which one was found, of {kinds:?}");
     assert!(found > 0);
 }
 

@@ -42,18 +42,15 @@ pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Resul
             let before =
                 before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
             let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
-            // Where the page ends: at its last row, or at the last one looked at.
-            let last_at = found.searched_back_to.or(found.rows.last().map(|(_, row)| row.enqueued_at));
+            let searched_back_to = found.searched_back_to.map(moment_text);
             let ids = api.shared.handle.published().ids();
-            let next_cursor = found
-                .next
-                .zip(last_at)
-                .map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
+            let next_cursor =
+                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
             let mut data = Vec::with_capacity(found.rows.len());
             for (key, row) in &found.rows {
                 data.push(sight.delivery(*key, row, include)?);
             }
-            Ok(PageOut { data, next_cursor, searched_back_to: found.searched_back_to.map(moment_text) })
+            Ok(PageOut { data, next_cursor, searched_back_to })
         })
         .await?;
     page(&request, out)

@@ -3,6 +3,7 @@
 //! Values stay the caller's bytes until a member is asked for, so what is opaque stays exact. Never knows what
 //! an object is for.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
@@ -19,14 +20,14 @@ const MEMBERS_MAX: usize = 64;
 /// What is wrong with one value.
 pub struct Bad {
     /// For programs.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// For people.
     pub detail: String,
 }
 
 /// A value of another kind or out of bounds.
 pub fn bad(code: &'static str, detail: impl Into<String>) -> Bad {
-    Bad { code, detail: detail.into() }
+    Bad { code: code.into(), detail: detail.into() }
 }
 
 /// The members of one object, and what is wrong with them so far.
@@ -143,7 +144,7 @@ impl<'a> Fields<'a> {
     /// Notes that a member does not fit.
     pub fn fail(&mut self, name: &str, bad: Bad) {
         let pointer = format!("{}/{}", self.base, name.replace('~', "~0").replace('/', "~1"));
-        self.errors.push(FieldError { pointer, code: bad.code.into(), detail: bad.detail });
+        self.errors.push(FieldError { pointer, code: bad.code, detail: bad.detail });
     }
 
     /// The value of a member, `null` included.
@@ -274,7 +275,7 @@ pub fn text(chars_max: usize) -> impl Fn(&RawValue) -> Result<String, Bad> {
 
 /// Marks that turn or hide text around them.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A whole number within bounds.

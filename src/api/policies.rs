@@ -18,7 +18,7 @@ pub fn schedule(value: &RawValue) -> Result<Schedule, Bad> {
         return word::<Preset>(presets)(value).map(Preset::schedule);
     }
     let first = |problem: super::problem::Problem| match problem.errors.into_iter().next() {
-        Some(error) => bad("bad-schedule", format!("{}: {}", error.pointer, error.detail)),
+        Some(error) => Bad { code: error.code, detail: format!("{}: {}", error.pointer, error.detail) },
         None => bad("bad-schedule", problem.detail),
     };
     let mut fields = Fields::of(value, "").map_err(first)?;

@@ -35,13 +35,14 @@ pub(super) async fn verify(State(api): State<ApiState>) -> Response {
 
 pub(super) async fn rebuild(State(api): State<ApiState>) -> Response {
     lines(move |say| {
-        let mut head = 0;
         let progress = &mut |upto: hooklog_projections::ids::Seq, of: hooklog_projections::ids::Seq| {
-            head = of.0;
             say(object!({ "stage": "fold", "done": upto.0, "of": of.0 }));
         };
         match api.shared.handle.rebuild(progress) {
-            Ok(()) => object!({ "result": "rebuilt", "entries": head, "findings": [] }),
+            Ok(()) => {
+                let entries = api.shared.handle.view().head().0;
+                object!({ "result": "rebuilt", "entries": entries, "findings": [] })
+            }
             Err(error) => failed(&error),
         }
     })

@@ -16,8 +16,6 @@ use super::receiver::{self, Reaction, Received, Script};
 
 /// Ids and ages that are kept, whatever is expected.
 const EVENTS_MAX: usize = 5_000_000;
-/// Events between two notes of the moment.
-pub const STRIDE: u64 = 10_000;
 
 /// Receives.
 #[derive(clap::Args)]
@@ -32,8 +30,6 @@ pub struct Stats {
     pub distinct: u64,
     /// When the newest came, on the machine's monotonic clock.
     pub last_at_micros: u64,
-    /// When each ten-thousandth came.
-    pub strides_at_micros: Vec<u64>,
     /// From create to received, the half and all but one in a hundred; zero if nothing came.
     pub p50_micros: u64,
     /// See above.
@@ -56,10 +52,9 @@ impl Script for Counting {
     fn react(&self, request: Received) -> Reaction {
         let mut count = self.count.lock().expect("no holder panics");
         match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/stats") => {
-                let body = serde_json::to_vec(&count.answer()).expect("numbers are JSON");
-                Reaction::Answer(200, body)
-            }
+            // Asked often; only the other one sorts.
+            ("GET", "/count") => answer(&count.stats),
+            ("GET", "/stats") => answer(&count.answer()),
             ("POST", "/reset") => {
                 *count = Count::default();
                 Reaction::Answer(200, b"{}".to_vec())
@@ -73,6 +68,10 @@ impl Script for Counting {
     }
 }
 
+fn answer(stats: &Stats) -> Reaction {
+    Reaction::Answer(200, serde_json::to_vec(stats).expect("numbers are JSON"))
+}
+
 impl Count {
     fn take(&mut self, id: u64, created_at: Option<u64>, now: u64) {
         self.stats.requests += 1;
@@ -81,9 +80,6 @@ impl Count {
             return;
         }
         self.stats.distinct += 1;
-        if self.stats.distinct % STRIDE == 0 {
-            self.stats.strides_at_micros.push(now);
-        }
         if let Some(created_at) = created_at {
             self.ages.push(u32::try_from(now.saturating_sub(created_at)).unwrap_or(u32::MAX));
         }

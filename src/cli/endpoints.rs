@@ -117,8 +117,14 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             }
         }
         Verb::List { account } => {
-            let target = endpoints.with_some("account_id", account.as_deref());
-            let found = whole_list(target, client).await?;
+            let accounts = match account {
+                Some(account) => vec![account],
+                None => super::list::accounts(client).await?,
+            };
+            let mut found = Vec::new();
+            for account in &accounts {
+                found.extend(whole_list(endpoints.clone().with("account_id", account), client).await?);
+            }
             if out.for_programs() {
                 out.json_list(&found)?;
                 return Ok(Exit::Fine);

@@ -2,13 +2,16 @@
 //! and last error.
 
 use hooklog::clock::{Clock, SystemClock};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To};
+use super::endpoints::whole_list;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Output};
 use super::render::{Table, short};
 use super::span;
-use super::wire::{Delivery, Page, host, seconds};
+use super::wire::{Delivery, Identified, Page, host, seconds};
 
 /// Deliveries a table shows, unless told.
 const TABLE_ROWS: usize = 50;
@@ -50,7 +53,13 @@ pub struct Args {
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let limit = args.limit.unwrap_or(if out.for_programs() { usize::MAX } else { TABLE_ROWS });
     let filter = filter(&args, out.for_programs())?;
-    let mut pages = Pages { client, filter, cursor: None, left: limit, page_max: PAGE };
+    let accounts = match (&args.account, &args.endpoint) {
+        (Some(account), _) => vec![account.clone()],
+        (None, Some(endpoint)) => vec![owner(endpoint, client).await?],
+        (None, None) => accounts(client).await?,
+    };
+    let accounts = accounts.into_iter().rev().collect();
+    let mut pages = Pages { client, filter, accounts, cursor: None, left: limit, page_max: PAGE };
     if out.for_programs() {
         pages.page_max = PAGE_WITH_PAYLOADS;
         return programs(pages, out).await;
@@ -71,8 +80,8 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
         return Ok(Exit::Fine);
     }
     out.table(&table)?;
-    if pages.cursor.is_some() {
-        out.hint(format!("the newest {limit}; --limit shows more"));
+    if !pages.accounts.is_empty() {
+        out.hint(format!("only {limit} are shown; --limit shows more"));
     }
     Ok(Exit::Fine)
 }
@@ -109,7 +118,6 @@ fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {
         text.as_deref().map(|text| span::since(text, now)).transpose().map_err(Failure::usage)
     };
     let mut target = Target::new(&["v1", "deliveries"])
-        .with_some("account_id", args.account.as_deref())
         .with_some("endpoint_id", args.endpoint.as_deref())
         .with_some("event_type", args.event_type.as_deref())
         .with_some("since", moment(&args.since)?.as_deref())
@@ -135,10 +143,33 @@ fn row(delivery: &Delivery) -> [String; 9] {
     ]
 }
 
-/// A list, page by page.
+/// All accounts: the API lists the deliveries of one at a time.
+pub async fn accounts(client: &Client) -> Result<Vec<String>, Failure> {
+    let accounts = whole_list(Target::new(&["v1", "accounts"]), client).await?;
+    Ok(accounts.iter().filter_map(|account| identified(account)).collect())
+}
+
+fn identified(item: &RawValue) -> Option<String> {
+    serde_json::from_str::<Identified>(item.get()).ok().map(|item| item.id)
+}
+
+/// Whose an endpoint is.
+async fn owner(endpoint: &str, client: &Client) -> Result<String, Failure> {
+    let owned: Owned = client.get(&Target::new(&["v1", "endpoints", endpoint])).await?;
+    Ok(owned.account_id)
+}
+
+#[derive(Deserialize)]
+struct Owned {
+    account_id: String,
+}
+
+/// A list, account by account and page by page, newest first in each.
 struct Pages<'a> {
     client: &'a Client,
     filter: Target,
+    /// Those that are not done, the next one last.
+    accounts: Vec<String>,
     cursor: Option<String>,
     left: usize,
     page_max: usize,
@@ -146,19 +177,17 @@ struct Pages<'a> {
 
 impl Pages<'_> {
     /// The next page; a page may be empty although more follow, where a filter finds little.
-    async fn next(&mut self) -> Result<Option<Vec<Box<serde_json::value::RawValue>>>, Failure> {
-        if self.left == 0 {
-            return Ok(None);
-        }
+    async fn next(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
+        let Some(account) = self.accounts.last().filter(|_| self.left > 0) else { return Ok(None) };
         let limit = self.left.min(self.page_max);
-        let target = self.filter.clone().with("limit", &limit.to_string());
+        let target = self.filter.clone().with("account_id", account).with("limit", &limit.to_string());
         let target = target.with_some("cursor", self.cursor.as_deref());
         let page: Page = self.client.get(&target).await?;
-        self.left = match page.next_cursor {
-            Some(_) => self.left.saturating_sub(page.data.len()),
-            None => 0,
-        };
+        self.left = self.left.saturating_sub(page.data.len());
         self.cursor = page.next_cursor;
+        if self.cursor.is_none() {
+            self.accounts.pop();
+        }
         Ok(Some(page.data))
     }
 }

@@ -5,6 +5,7 @@
 mod accounts;
 mod bench;
 mod bench_receiver;
+mod child;
 mod client;
 mod deliveries;
 mod demo;

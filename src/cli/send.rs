@@ -9,7 +9,6 @@ use hooklog_projections::ids::EventId;
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use super::client::{Client, Reply, Target, To};
 use super::exit::{Exit, Failure};
@@ -169,17 +168,17 @@ async fn wait(
         return Err(Failure::usage("nothing is sent from a stopped store, so there is nothing to wait for"));
     }
     let target = Target::new(&["v1", "events", &accepted.id]).with("account_id", account);
-    let until = Instant::now() + limit;
-    let mut pause = ASK_AFTER;
+    let (clock, mut pause) = (SystemClock::start(), ASK_AFTER);
     loop {
         let raw: Box<RawValue> = client.get(&target).await?;
         let event: Event = serde_json::from_str(raw.get())
             .map_err(|error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}")))?;
         let is = |wanted: &[&str]| event.deliveries.iter().any(|d| wanted.contains(&d.status.as_str()));
         let under_way = is(&["pending", "in_flight"]);
-        let timed_out = Instant::now() >= until;
+        let left = limit.saturating_sub(Duration::from_millis(clock.monotonic().0));
+        let timed_out = left.is_zero();
         if under_way && !timed_out {
-            tokio::time::sleep_until((Instant::now() + pause).min(until)).await;
+            tokio::time::sleep(pause.min(left)).await;
             pause = (pause * 2).min(ASK_AFTER_MAX);
             continue;
         }
@@ -199,14 +198,14 @@ async fn wait(
 /// How long a server that does not answer is asked again.
 pub struct Patience {
     limit: Option<Duration>,
-    until: Option<Instant>,
+    left: Option<Duration>,
     pause: Duration,
 }
 
 impl Patience {
-    /// As long as that, from the first failure on; not at all without a limit.
+    /// So much waiting from the first failure on; none without a limit.
     pub fn new(limit: Option<Duration>) -> Patience {
-        Patience { limit, until: None, pause: RETRY_AFTER }
+        Patience { limit, left: limit, pause: RETRY_AFTER }
     }
 
     /// Posts until there is an answer that another try would not change. Only for what may be asked twice.
@@ -225,7 +224,7 @@ impl Patience {
                 Err(failure) => failure.exit == Exit::Unreachable,
             };
             if !again || !self.pause().await {
-                self.until = None;
+                self.left = self.limit;
                 self.pause = RETRY_AFTER;
                 return result;
             }
@@ -234,13 +233,13 @@ impl Patience {
 
     /// Waits a little longer each time; false once patience is at its end.
     pub async fn pause(&mut self) -> bool {
-        let Some(limit) = self.limit else { return false };
-        let now = Instant::now();
-        let until = *self.until.get_or_insert(now + limit);
-        if now >= until {
+        let left = self.left.unwrap_or_default();
+        if left.is_zero() {
             return false;
         }
-        tokio::time::sleep_until((now + self.pause).min(until)).await;
+        let pause = self.pause.min(left);
+        self.left = Some(left - pause);
+        tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).min(RETRY_AFTER_MAX);
         true
     }

@@ -11,11 +11,14 @@ use hooklog::api::access::may_listen;
 use hooklog::api::serve::{self, Listeners, bind_unix};
 use hooklog::api::{ApiOptions, ApiState};
 use hooklog::clock::{Clock, SystemClock};
+use hooklog::notify::{Channel, Teller};
 use hooklog::store::Store;
+use hooklog_projections::time::Millis;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 
 use super::client::{self, SOCKET};
@@ -51,6 +54,20 @@ pub fn api(store: &Store, config: &Config) -> ApiState {
     ApiState::new(handle, master, clock, config.store.guard.clone(), options)
 }
 
+/// What an endpoint owes its owner is gathered so long before the owner is told.
+const BUNDLE_FOR: Millis = Millis::from_secs(15 * 60);
+
+/// Tells owners of dead deliveries, for as long as the answer lives.
+pub fn telling(store: &Store, config: &Config) -> AbortOnDropHandle<()> {
+    let channel = match &config.notifications_url {
+        Some(url) => Channel::Service { url: url.to_string(), key: config.notifications_key.clone() },
+        None => Channel::Log,
+    };
+    let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
+    let window = config.store.policy.played(BUNDLE_FOR);
+    AbortOnDropHandle::new(tokio::spawn(Teller::new(handle, client, clock, channel, window).run()))
+}
+
 /// Runs until it is told to stop, or cannot go on.
 pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     log_to_stderr();
@@ -76,6 +93,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let store = open(&config, clock.clone()).await?;
     let (_socket_file, unix) = socket(&config.store.folder).unzip();
     let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api(&store, &config));
+    let telling = telling(&store, &config);
     tracing::info!(%address, store = %config.store.folder.display(), "ready");
     out.line(format!("hooklog listens on http://{address}"))?;
 
@@ -96,6 +114,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     match why {
         Why::Asked => {
             tracing::info!("stopping: attempts in flight get 10 s to end; a second signal stops at once");
+            drop(telling);
             let exit = tokio::select! {
                 closed = store.close(DRAIN) => closed.map(|()| Exit::Fine).map_err(Failure::from),
                 () = stops.next() => return Ok(Exit::Interrupted),
@@ -196,7 +215,8 @@ impl Serving {
 
 /// Text on a terminal, JSON otherwise; `HOOKLOG_LOG` filters.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("HOOKLOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("HOOKLOG_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("info,fjall=warn,lsm_tree=warn"));
     let terminal = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second one in the same process is refused, and the first goes on.

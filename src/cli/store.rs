@@ -144,16 +144,19 @@ fn say(outcome: &Outcome, out: &mut Output) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     let paint = out.paint;
-    let entries = outcome.entries.map_or(String::new(), |entries| format!("{entries} entries"));
-    let rows = outcome.rows.map_or(String::new(), |rows| format!(", {rows} rows"));
+    let entries = outcome
+        .entries
+        .filter(|entries| *entries > 0)
+        .map_or(String::new(), |entries| format!("{entries} entries, "));
+    let rows = outcome.rows.map_or(String::new(), |rows| format!("{rows} rows, "));
     match outcome.result.as_str() {
-        "clean" => {
-            out.line(format!("{}  {entries}{rows}: exactly what the log says", paint.good("clean")))?
+        "clean" => out.line(format!("{}  {entries}{rows}exactly what the log says", paint.good("clean")))?,
+        "rebuilt" => out.line(format!("{}  {entries}folded anew", paint.good("rebuilt")))?,
+        "accepted" => {
+            out.line(format!("{}  {entries}and the log goes on from there", paint.good("accepted")))?
         }
-        "rebuilt" => out.line(format!("{}  {entries}", paint.good("rebuilt")))?,
-        "accepted" => out.line(format!("{}  the log goes on after {entries}", paint.good("accepted")))?,
         other => {
-            let what = format!("{entries}{rows}, {} findings", outcome.findings.len());
+            let what = format!("{entries}{rows}{} findings", outcome.findings.len());
             out.line(format!("{}  {what}", paint.bad(&escape(other))))?;
             for finding in &outcome.findings {
                 out.line(format!("  {}", escape(finding)))?;

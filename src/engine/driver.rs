@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ const QUEUE_MAX: usize = 4_096;
 const SLEEP_MAX: Millis = Millis(1_000);
 /// Between two proofs that the store still takes writes.
 const HEARTBEAT: Millis = Millis(5_000);
+/// Between two syncs of the mark: what a power cut can make it forget.
+const MARK_SYNC: Millis = Millis(1_000);
+/// Between two flushes of what is rarely written, so that it pins no journals.
+const ROTATE: Millis = Millis(3_600_000);
 /// A commit that takes longer than this will not return.
 pub const STUCK_AFTER: Millis = Millis(10_000);
 
@@ -134,6 +138,15 @@ impl Running {
     }
 }
 
+/// When the writer last did what it does now and then.
+struct Upkeep {
+    beat_at: Millis,
+    marked_at: Millis,
+    rotated_at: Millis,
+    /// Something was appended since the mark was synced.
+    unmarked: bool,
+}
+
 struct Driver {
     engine: Engine,
     receiver: Receiver<Message>,
@@ -164,7 +177,8 @@ impl Driver {
     }
 
     fn turns(&mut self) -> Result<(), Fatal> {
-        let mut beat_at = self.clock.monotonic();
+        let now = self.clock.monotonic();
+        let mut upkeep = Upkeep { beat_at: now, marked_at: now, rotated_at: now, unmarked: false };
         let mut more = true;
         loop {
             let first = if more { None } else { self.wait() };
@@ -195,15 +209,7 @@ impl Driver {
             if turn.owed {
                 self.health.owed.notify_one();
             }
-            let now = self.clock.monotonic();
-            if now.0.saturating_sub(beat_at.0) >= HEARTBEAT.0 {
-                beat_at = now;
-                self.health.watchdog.enter(now.0);
-                let beat = self.engine.log.heartbeat();
-                self.health.watchdog.leave();
-                beat?;
-                self.engine.republish();
-            }
+            self.upkeep(&mut upkeep, turn.entries > 0)?;
             if stop {
                 self.engine.begin(self.clock.now());
                 self.engine.settle();
@@ -213,23 +219,39 @@ impl Driver {
         }
     }
 
+    /// What is done every second, every few seconds, and every hour.
+    fn upkeep(&mut self, upkeep: &mut Upkeep, wrote: bool) -> Result<(), Fatal> {
+        let now = self.clock.monotonic();
+        let over = |since: Millis, span: Millis| now.0.saturating_sub(since.0) >= span.0;
+        upkeep.unmarked |= wrote;
+        if over(upkeep.beat_at, HEARTBEAT) {
+            (upkeep.beat_at, upkeep.marked_at, upkeep.unmarked) = (now, now, false);
+            self.health.watchdog.enter(now.0);
+            let beat = self.engine.log.heartbeat();
+            self.health.watchdog.leave();
+            beat?;
+            self.engine.republish();
+        } else if upkeep.unmarked && over(upkeep.marked_at, MARK_SYNC) {
+            (upkeep.marked_at, upkeep.unmarked) = (now, false);
+            self.engine.log.sync_mark()?;
+        }
+        if over(upkeep.rotated_at, ROTATE) {
+            upkeep.rotated_at = now;
+            self.engine.rotate()?;
+        }
+        Ok(())
+    }
+
     /// Sleeps until something comes in or something is due.
     fn wait(&self) -> Option<Message> {
         let now = self.clock.now();
         let sleep = self.engine.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX));
-        match self.receiver.recv_timeout(Duration::from_millis(sleep.0)) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
-            // The driver itself holds a sender.
-            Err(RecvTimeoutError::Disconnected) => None,
-        }
+        // The driver itself holds a sender: all that can go wrong is that nothing came.
+        self.receiver.recv_timeout(Duration::from_millis(sleep.0)).ok()
     }
 
     fn poll(&self) -> Option<Message> {
-        match self.receiver.try_recv() {
-            Ok(message) => Some(message),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.receiver.try_recv().ok()
     }
 
     /// Takes one message into the turn; whether it is the last.

@@ -5,6 +5,7 @@
 //! the moment and the draws are arguments, the log is the only door. Never knows routes, pages or flags.
 
 mod accept;
+mod attempt;
 pub mod command;
 pub mod courier;
 pub mod driver;
@@ -20,24 +21,24 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hooklog_projections::FoldError;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
-use hooklog_projections::delivery::{Deliveries, Due};
+use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, Entry, Fact, Of, Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lanes;
-use hooklog_projections::lifecycle::{Delivery, Illegal, State};
+use hooklog_projections::lifecycle::{Delivery, Illegal};
 use hooklog_projections::policy::Text;
-use hooklog_projections::tables::{DueKey, Key, Tables};
+use hooklog_projections::tables::{Key, Tables};
 use hooklog_projections::time::Timestamp;
+use hooklog_projections::{FoldError, TABLES};
 
 use crate::clock::Chance;
 use crate::delivery::Outcome;
-use crate::log::{self, Body, BodySlot, Log, Pending};
-use crate::scheduler::{DueEntry, DueSource, LaneLimits, Limits, Scheduler, Start};
+use crate::log::{self, Body, BodySlot, Log, Pending, Space};
+use crate::scheduler::{LaneLimits, Limits, Scheduler, Start};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
-use crate::views::settled::settled_mark;
+use crate::views::settled::{SETTLED_SPACE, settled_mark};
 pub use command::{Answer, Command, Enqueue, Rejection, Scope};
 pub use recover::StartError;
 pub use server_policy::ServerPolicy;
@@ -328,108 +329,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Records an attempt for each delivery that may start now, as far as the batch has room.
-    fn start_due(&mut self) -> Result<(), Fatal> {
-        if !self.sending {
-            return Ok(());
-        }
-        while self.has_room() {
-            if self.in_flight.values().any(|out| out.alone) {
-                return Ok(());
-            }
-            let start = match self.alone.pop_front() {
-                Some(start) if self.lane_limits(start.endpoint)?.held => {
-                    // It was held meanwhile: it goes back and waits with the others.
-                    self.scheduler.handle_ended(start.endpoint, self.now);
-                    self.waits(start.endpoint, start.due_at, start.delivery)?;
-                    continue;
-                }
-                Some(start) if self.in_flight.is_empty() => start,
-                Some(start) => {
-                    self.alone.push_front(start);
-                    return Ok(());
-                }
-                None => {
-                    let mut source = DueRows { rows: &mut self.rows, log: &self.log };
-                    match self.scheduler.poll(self.now, &mut source)? {
-                        Some(start) => start,
-                        None => return Ok(()),
-                    }
-                }
-            };
-            self.start_one(start)?;
-        }
-        self.batch.turn.more = true;
-        Ok(())
-    }
-
-    fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
-        let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
-        let row = self.delivery(key)?.filter(|row| row.state == State::Pending { due_at: start.due_at });
-        let Some(row) = row else {
-            // The scheduler's page was older than the log: what it knew is looked up again.
-            tracing::error!(delivery = %start.delivery, "a due entry without a waiting delivery was skipped");
-            self.scheduler.handle_ended(start.endpoint, self.now);
-            return Ok(());
-        };
-        let alone = row.interruptions >= INTERRUPTIONS_ALONE;
-        if alone && !self.in_flight.is_empty() {
-            self.alone.push_back(start);
-            return Ok(());
-        }
-        if alone {
-            tracing::error!(
-                event = %row.event, interruptions = row.interruptions,
-                "the process died under this delivery again and again: it is sent alone"
-            );
-        }
-        self.attempt(key, start.endpoint, &row, start.due_at, alone, None)
-    }
-
-    /// Records that a request is about to leave, and lines it up to do so once that is durable.
-    fn attempt(
-        &mut self,
-        delivery: DeliveryKey,
-        endpoint: EndpointKey,
-        row: &Delivery,
-        due_at: Timestamp,
-        alone: bool,
-        fresh: Option<(Bytes, Text)>,
-    ) -> Result<(), Fatal> {
-        let account = self.account(endpoint.account)?.expect("a delivery's account exists");
-        let target = account.endpoints.get(&endpoint.endpoint).expect("a delivery's endpoint exists").clone();
-        let now = self.now;
-        let live = |key: &&SigningKey| key.expires_at.is_none_or(|end| now < end);
-        let signing: Vec<_> = target.signing.iter().filter(live).cloned().collect();
-        let (number, run) = (row.attempts + 1, row.run);
-        self.record(
-            Actor::Hooklog,
-            Fact::Attempted {
-                of: of(delivery, endpoint, row.latest),
-                due_at,
-                attempt: number,
-                try_number: row.tries + 1,
-                run,
-                endpoint_version: target.version,
-                signed_with: signing.iter().map(|key| key.id).collect(),
-            },
-        )?;
-        self.in_flight.insert(delivery.seq, InFlight { delivery, endpoint, alone });
-        self.batch.turn.attempts.push(Attempt {
-            delivery,
-            endpoint,
-            number,
-            run,
-            event: row.event.clone(),
-            accepted: row.accepted,
-            fresh,
-            target,
-            signing,
-            account_secret: account.row.secret.clone(),
-        });
-        Ok(())
-    }
-
     /// An account with its endpoints, as this turn sees them.
     fn account(&mut self, account: AccountId) -> Result<Option<Arc<CachedAccount>>, Fatal> {
         if let Some(cached) = self.accounts.get(&account) {
@@ -491,29 +390,6 @@ fn of(delivery: DeliveryKey, endpoint: EndpointKey, previous: Seq) -> Of {
     Of { account: delivery.account, endpoint: endpoint.endpoint, delivery: delivery.seq, previous }
 }
 
-/// The due view as the turn sees it.
-struct DueRows<'a> {
-    rows: &'a mut Rows,
-    log: &'a Log,
-}
-
-impl DueSource for DueRows<'_> {
-    type Error = log::Error;
-
-    fn due_after(
-        &mut self,
-        endpoint: EndpointKey,
-        after: DueEntry,
-        limit: usize,
-    ) -> Result<Vec<DueEntry>, log::Error> {
-        let from = DueKey { endpoint, due_at: after.0, delivery: after.1 }.bytes();
-        let to = [endpoint.bytes().as_slice(), &[0xff; 16]].concat();
-        let live = self.rows.over(&**self.log.disk());
-        let rows = live.range::<Due>(Bound::Excluded(&from), Bound::Included(&to), limit)?;
-        Ok(rows.into_iter().map(|(key, ())| (key.due_at, key.delivery)).collect())
-    }
-}
-
 fn limits(policy: &ServerPolicy) -> Limits {
     Limits { in_flight_max: policy.in_flight_max }
 }
@@ -534,6 +410,14 @@ impl Engine {
             tracing::warn!(%error, "old views could not be dropped; the next start does it");
         }
         Ok(())
+    }
+
+    /// Moves what the views hold in memory to files: a rarely written one would pin journals, and make the
+    /// next start replay them.
+    fn rotate(&self) -> Result<(), log::Error> {
+        let version = self.rows.generation();
+        let views = TABLES.iter().map(|(name, _)| Space::View { name, version });
+        views.chain([Space::Meta, SETTLED_SPACE]).try_for_each(|space| self.log.disk().rotate(space))
     }
 
     /// Publishes the same state in a new snapshot, so that the old one pins nothing while all is idle.

@@ -89,11 +89,14 @@ pub struct Filter {
 pub struct Page {
     /// The deliveries.
     pub rows: Vec<(DeliveryKey, Delivery)>,
-    /// Where the next page starts (exclusive), if there may be more.
-    pub next: Option<Seq>,
+    /// Where the next page starts (exclusive), with the moment it was enqueued; `None` on the last page.
+    pub next: Option<(Seq, Timestamp)>,
     /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
     pub searched_back_to: Option<Timestamp>,
 }
+
+/// Rows of a table.
+pub type RowsOf<T> = Vec<(<T as Table>::Key, <T as Table>::Value)>;
 
 impl Filter {
     fn matches(&self, row: &Delivery) -> bool {
@@ -232,7 +235,10 @@ impl View<'_> {
         if let Some(until) = filter.until {
             to = to.min(self.first_since(until)?);
         }
-        let mut walk = Walk { view: self, filter, limit, rows: Vec::new(), seen: 0, last: None, full: false };
+        // One more than is asked for, so that the last page knows that it is the last.
+        let limit_and_one = limit.saturating_add(1);
+        let mut walk =
+            Walk { view: self, filter, limit: limit_and_one, rows: Vec::new(), seen: 0, last: None };
         if filter.statuses == [Status::Dead] {
             self.walk_keys::<Dead>(account_prefix(account), to, |key| key, &mut walk)?;
         } else if let Some(endpoint) = filter.endpoint {
@@ -242,13 +248,14 @@ impl View<'_> {
         } else {
             self.walk_keys::<Deliveries>(account_prefix(account), to, |key| key, &mut walk)?;
         }
-        let Walk { rows, seen, last, full, .. } = walk;
-        let cut = seen >= SCAN_MAX && !full;
-        Ok(Page {
-            next: last.filter(|_| full || cut).map(|(seq, _)| seq),
-            searched_back_to: last.filter(|_| cut).map(|(_, at)| at),
-            rows,
-        })
+        let Walk { mut rows, seen, last, .. } = walk;
+        if rows.len() > limit {
+            rows.truncate(limit);
+            let next = rows.last().map(|(key, row)| (key.seq, row.enqueued_at));
+            return Ok(Page { rows, next, searched_back_to: None });
+        }
+        let cut = last.filter(|_| seen >= SCAN_MAX);
+        Ok(Page { rows, next: cut, searched_back_to: cut.map(|(_, at)| at) })
     }
 
     /// The first entry at or after a moment; times in the log never go back, so it is found by halving.
@@ -366,7 +373,7 @@ impl View<'_> {
         to: Bound<&[u8]>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(T::Key, T::Value)>, log::Error> {
+    ) -> Result<RowsOf<T>, log::Error> {
         let mut rows = Vec::new();
         let mut failed = None;
         if limit == 0 {
@@ -400,7 +407,6 @@ struct Walk<'v, 'p> {
     rows: Vec<(DeliveryKey, Delivery)>,
     seen: usize,
     last: Option<(Seq, Timestamp)>,
-    full: bool,
 }
 
 impl Walk<'_, '_> {
@@ -422,9 +428,8 @@ impl Walk<'_, '_> {
         }
         if self.filter.matches(&row) {
             self.rows.push((key, row));
-            self.full = self.rows.len() >= self.limit;
         }
-        let go_on = !self.full && self.seen < SCAN_MAX;
+        let go_on = self.rows.len() < self.limit && self.seen < SCAN_MAX;
         Ok(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }

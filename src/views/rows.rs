@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hooklog_projections::TABLES;
 use hooklog_projections::tables::{Cadence, Key, Table, Tables};
 
+use super::query::RowsOf;
 use crate::log::{self, Change, Order, Read, Snapshot, Space, codec};
 
 /// The rows of settled tables that are newer than those on disk, by table and key. `None`: removed.
@@ -142,7 +143,7 @@ impl Live<'_> {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(T::Key, T::Value)>, log::Error> {
+    ) -> Result<RowsOf<T>, log::Error> {
         let space = Space::View { name: T::NAME, version: self.rows.generation };
         let mut found: BTreeMap<Bytes, Bytes> = BTreeMap::new();
         let batch = self.rows.batch.get(T::NAME);

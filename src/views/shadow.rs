@@ -21,6 +21,9 @@ const CHUNK_ROWS: usize = 400_000;
 /// Entries read from one snapshot, so that none is held for long.
 const STRETCH: usize = 10_000;
 
+/// Looks at one row (key, value); an error ends the walk.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), log::Error> + 'a;
+
 /// Views in the making.
 pub struct Shadow {
     disk: Arc<dyn Disk>,
@@ -127,11 +130,7 @@ impl Shadow {
     }
 
     /// Visits all rows of a table that are on disk (after [`Shadow::load`]: all), a page at a time.
-    pub fn walk(
-        &self,
-        name: &'static str,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), log::Error>,
-    ) -> Result<(), log::Error> {
+    pub fn walk(&self, name: &'static str, visit: &mut Visit<'_>) -> Result<(), log::Error> {
         let space = Space::View { name, version: self.generation };
         let mut after: Option<Bytes> = None;
         loop {

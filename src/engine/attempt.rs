@@ -1,0 +1,144 @@
+//! Starting attempts: what the scheduler lets go, recorded before it leaves; and suspects, sent alone.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use hooklog_projections::delivery::Due;
+use hooklog_projections::fact::{Actor, Fact, SigningKey};
+use hooklog_projections::ids::{DeliveryKey, EndpointKey};
+use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::policy::Text;
+use hooklog_projections::tables::{DueKey, Key};
+use hooklog_projections::time::Timestamp;
+
+use super::{Attempt, Engine, Fatal, INTERRUPTIONS_ALONE, InFlight, of};
+use crate::log::{self, Log};
+use crate::scheduler::{DueEntry, DueSource, Start};
+use crate::views::rows::Rows;
+
+impl Engine {
+    /// Records an attempt for each delivery that may start now, as far as the batch has room.
+    pub(super) fn start_due(&mut self) -> Result<(), Fatal> {
+        if !self.sending {
+            return Ok(());
+        }
+        while self.has_room() {
+            if self.in_flight.values().any(|out| out.alone) {
+                return Ok(());
+            }
+            let start = match self.alone.pop_front() {
+                Some(start) if self.lane_limits(start.endpoint)?.held => {
+                    // It was held meanwhile: it goes back and waits with the others.
+                    self.scheduler.handle_ended(start.endpoint, self.now);
+                    self.waits(start.endpoint, start.due_at, start.delivery)?;
+                    continue;
+                }
+                Some(start) if self.in_flight.is_empty() => start,
+                Some(start) => {
+                    self.alone.push_front(start);
+                    return Ok(());
+                }
+                None => {
+                    let mut source = DueRows { rows: &mut self.rows, log: &self.log };
+                    match self.scheduler.poll(self.now, &mut source)? {
+                        Some(start) => start,
+                        None => return Ok(()),
+                    }
+                }
+            };
+            self.start_one(start)?;
+        }
+        self.batch.turn.more = true;
+        Ok(())
+    }
+
+    fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
+        let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
+        let row = self.delivery(key)?.filter(|row| row.state == State::Pending { due_at: start.due_at });
+        let Some(row) = row else {
+            // The scheduler's page was older than the log: what it knew is looked up again.
+            tracing::error!(delivery = %start.delivery, "a due entry without a waiting delivery was skipped");
+            self.scheduler.handle_ended(start.endpoint, self.now);
+            return Ok(());
+        };
+        let alone = row.interruptions >= INTERRUPTIONS_ALONE;
+        if alone && !self.in_flight.is_empty() {
+            self.alone.push_back(start);
+            return Ok(());
+        }
+        if alone {
+            tracing::error!(
+                event = %row.event, interruptions = row.interruptions,
+                "the process died under this delivery again and again: it is sent alone"
+            );
+        }
+        self.attempt(key, start.endpoint, &row, start.due_at, alone, None)
+    }
+
+    /// Records that a request is about to leave, and lines it up to do so once that is durable.
+    pub(super) fn attempt(
+        &mut self,
+        delivery: DeliveryKey,
+        endpoint: EndpointKey,
+        row: &Delivery,
+        due_at: Timestamp,
+        alone: bool,
+        fresh: Option<(Bytes, Text)>,
+    ) -> Result<(), Fatal> {
+        let account = self.account(endpoint.account)?.expect("a delivery's account exists");
+        let target = account.endpoints.get(&endpoint.endpoint).expect("a delivery's endpoint exists").clone();
+        let now = self.now;
+        let live = |key: &&SigningKey| key.expires_at.is_none_or(|end| now < end);
+        let signing: Vec<_> = target.signing.iter().filter(live).cloned().collect();
+        let (number, run) = (row.attempts + 1, row.run);
+        self.record(
+            Actor::Hooklog,
+            Fact::Attempted {
+                of: of(delivery, endpoint, row.latest),
+                due_at,
+                attempt: number,
+                try_number: row.tries + 1,
+                run,
+                endpoint_version: target.version,
+                signed_with: signing.iter().map(|key| key.id).collect(),
+            },
+        )?;
+        self.in_flight.insert(delivery.seq, InFlight { delivery, endpoint, alone });
+        self.batch.turn.attempts.push(Attempt {
+            delivery,
+            endpoint,
+            number,
+            run,
+            event: row.event.clone(),
+            accepted: row.accepted,
+            fresh,
+            target,
+            signing,
+            account_secret: account.row.secret.clone(),
+        });
+        Ok(())
+    }
+}
+
+/// The due view as the turn sees it.
+struct DueRows<'a> {
+    rows: &'a mut Rows,
+    log: &'a Log,
+}
+
+impl DueSource for DueRows<'_> {
+    type Error = log::Error;
+
+    fn due_after(
+        &mut self,
+        endpoint: EndpointKey,
+        after: DueEntry,
+        limit: usize,
+    ) -> Result<Vec<DueEntry>, log::Error> {
+        let from = DueKey { endpoint, due_at: after.0, delivery: after.1 }.bytes();
+        let to = [endpoint.bytes().as_slice(), &[0xff; 16]].concat();
+        let live = self.rows.over(&**self.log.disk());
+        let rows = live.range::<Due>(Bound::Excluded(&from), Bound::Included(&to), limit)?;
+        Ok(rows.into_iter().map(|(key, ())| (key.due_at, key.delivery)).collect())
+    }
+}
