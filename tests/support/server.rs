@@ -346,11 +346,23 @@ pub fn copy(from: &Path, to: &Path) {
             copy(&path, &to.join(name));
         } else if kind.is_file() {
             // Journals reserve 64 MB: what was never written stays a hole.
-            let bytes = std::fs::read(&path).expect("a file can be read");
-            let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-            std::fs::write(to.join(&name), &bytes[..end]).expect("a file can be written");
+            let length = entry.metadata().expect("its size").len();
+            std::fs::write(to.join(&name), written(&path)).expect("a file can be written");
             let file = std::fs::OpenOptions::new().write(true).open(to.join(&name)).expect("it is there");
-            file.set_len(bytes.len() as u64).expect("it can be as long");
+            file.set_len(length).expect("it can be as long");
+            file.set_permissions(entry.metadata().expect("its mode").permissions()).expect("ours");
         }
     }
+}
+
+/// What a file holds up to its last byte that is not zero.
+pub fn written(file: &Path) -> Vec<u8> {
+    const PAGE: [u8; 4096] = [0; 4096];
+    let mut bytes = std::fs::read(file).expect("a file can be read");
+    // Whole pages first: they are compared at once.
+    while bytes.ends_with(&PAGE) {
+        bytes.truncate(bytes.len() - PAGE.len());
+    }
+    bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1));
+    bytes
 }
