@@ -39,6 +39,9 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
 
+/// What the names of guards begin with; see [`FjallDisk::guard`].
+const GUARD: &str = "guard.";
+
 /// How often a flush that is waited for is looked at: fjall has no signal for it.
 const FLUSH_POLL: Duration = Duration::from_millis(2);
 
@@ -120,6 +123,23 @@ impl FjallDisk {
         Ok(handle)
     }
 
+    /// Keeps the numbers of dropped spaces from coming back. fjall numbers a new one after the highest that it
+    /// finds at a start, and forgets how far its own table of spaces had counted: under a number that comes back,
+    /// the dropped space's end outlives the new space's beginning, and the next start takes the new one away.
+    /// So a newer, empty space is made before the newest is dropped.
+    fn guard(&self, dropped: &Keyspace) -> Result<(), Error> {
+        let handles = self.handles();
+        let newest = handles.named.values().map(Keyspace::id).max();
+        if newest.is_some_and(|newest| newest > dropped.id()) {
+            return Ok(());
+        }
+        let name = format!("{GUARD}{}", dropped.id());
+        let guard = self.0.database.keyspace(&name, KeyspaceCreateOptions::default).map_err(explain)?;
+        let old: Vec<_> = handles.named.keys().filter(|name| name.starts_with(GUARD)).cloned().collect();
+        self.change_handles(|handles| drop(handles.named.insert(name, guard)));
+        old.iter().try_for_each(|name| self.drop_named(name))
+    }
+
     fn options(&self, space: Space) -> KeyspaceCreateOptions {
         let settings = &self.0.settings;
         let base = KeyspaceCreateOptions::default()
@@ -198,6 +218,9 @@ impl Disk for FjallDisk {
     }
 
     fn drop_named(&self, name: &str) -> Result<(), Error> {
+        if let Some(dropped) = self.handles().named.get(name) {
+            self.guard(dropped)?;
+        }
         let mut handle = None;
         self.change_handles(|handles| {
             handle = handles.named.remove(name);
@@ -215,7 +238,9 @@ impl Disk for FjallDisk {
     }
 
     fn spaces(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.handles().named.keys().cloned().collect();
+        let handles = self.handles();
+        let ours = handles.named.keys().filter(|name| !name.starts_with(GUARD));
+        let mut names: Vec<_> = ours.cloned().collect();
         names.sort_unstable();
         names
     }
@@ -324,5 +349,47 @@ fn explain(error: fjall::Error) -> Error {
         fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => e.into(),
         fjall::Error::KeyspaceDeleted => Error::NoSpace("that was dropped".into()),
         other => Error::Damaged(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(version: u32) -> Space {
+        Space::View { name: "events", version }
+    }
+
+    #[test]
+    fn a_space_that_is_made_after_others_were_dropped_is_there_at_every_later_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || FjallDisk::open(folder.path(), Settings::default()).unwrap();
+        let first = open();
+        first.ensure(Space::Meta).unwrap();
+        first.write(&[Change::put(Space::Meta, &b"row"[..], &b"1"[..])]).unwrap();
+        drop(first);
+        for round in 1..=4 {
+            // As a check leaves it: spaces made and dropped, and nothing written after them.
+            let check = open();
+            for version in 100..110 {
+                check.ensure(view(version)).unwrap();
+            }
+            for version in 100..110 {
+                check.drop_space(view(version)).unwrap();
+            }
+            drop(check);
+            // As a rebuild does next.
+            let rebuild = open();
+            rebuild.ensure(view(round)).unwrap();
+            let mut rows = std::iter::once((Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))));
+            rebuild.ingest(view(round), &mut rows).unwrap();
+            drop(rebuild);
+            let later = open();
+            let names: Vec<_> = (1..=round).map(|version| view(version).to_string()).collect();
+            assert_eq!(later.spaces(), [vec!["meta".to_owned()], names].concat(), "round {round}");
+            for version in 1..=round {
+                assert_eq!(later.get(view(version), b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            }
+        }
     }
 }

@@ -231,7 +231,10 @@ impl View<'_> {
         before: Option<Seq>,
         limit: usize,
     ) -> Result<Page, log::Error> {
-        let to = before.unwrap_or(Seq(u64::MAX));
+        let mut to = before.unwrap_or(Seq(u64::MAX));
+        if let Some(until) = filter.until {
+            to = to.min(self.first_since(until)?);
+        }
         // One more than is asked for, so that the last page knows that it is the last.
         let limit_and_one = limit.saturating_add(1);
         let mut walk =
@@ -253,6 +256,19 @@ impl View<'_> {
         }
         let cut = last.filter(|_| seen >= SCAN_MAX);
         Ok(Page { rows, next: cut, searched_back_to: cut.map(|(_, at)| at) })
+    }
+
+    /// The first entry at or after a moment; times in the log never go back, so it is found by halving.
+    fn first_since(&self, moment: Timestamp) -> Result<Seq, log::Error> {
+        let (mut from, mut to) = (Seq(1), self.head().next());
+        while from < to {
+            let middle = Seq(from.0 + (to.0 - from.0) / 2);
+            match self.snapshot.entry(middle)? {
+                Some(entry) if entry.at >= moment => to = middle,
+                _ => from = middle.next(),
+            }
+        }
+        Ok(from)
     }
 
     fn walk_keys<T: Table>(

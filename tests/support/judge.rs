@@ -310,7 +310,7 @@ impl Shared {
 }
 
 /// `sha256=` and HMAC-SHA256 as RFC 2104 has it, written out.
-fn ledger(secret: &str, body: &[u8]) -> String {
+pub fn ledger(secret: &str, body: &[u8]) -> String {
     const BLOCK: usize = 64;
     let mut key = [0; BLOCK];
     if secret.len() > BLOCK {

@@ -6,3 +6,4 @@ pub mod judge;
 pub mod receiver;
 pub mod server;
 pub mod stage;
+pub mod tmpfs;

@@ -345,7 +345,24 @@ pub fn copy(from: &Path, to: &Path) {
         if kind.is_dir() {
             copy(&path, &to.join(name));
         } else if kind.is_file() {
-            std::fs::copy(&path, to.join(name)).expect("a file can be copied");
+            // Journals reserve 64 MB: what was never written stays a hole.
+            let length = entry.metadata().expect("its size").len();
+            std::fs::write(to.join(&name), written(&path)).expect("a file can be written");
+            let file = std::fs::OpenOptions::new().write(true).open(to.join(&name)).expect("it is there");
+            file.set_len(length).expect("it can be as long");
+            file.set_permissions(entry.metadata().expect("its mode").permissions()).expect("ours");
         }
     }
+}
+
+/// What a file holds up to its last byte that is not zero.
+pub fn written(file: &Path) -> Vec<u8> {
+    const PAGE: [u8; 4096] = [0; 4096];
+    let mut bytes = std::fs::read(file).expect("a file can be read");
+    // Whole pages first: they are compared at once.
+    while bytes.ends_with(&PAGE) {
+        bytes.truncate(bytes.len() - PAGE.len());
+    }
+    bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1));
+    bytes
 }

@@ -1,0 +1,296 @@
+//! What went wrong in other webhook senders around the life of a process, by the number of the case: C01, C70,
+//! C73, C82, C83. The real binary is killed, frozen, asked to stop and started twice; receivers hold requests.
+//!
+//! The other parts of C83 (a slow commit, a failed one, a crash around it) are `tests/engine.rs`'s and
+//! `tests/simulation.rs`'s; those of C70 that need a lease do not arise: a start takes over what was in flight.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use hyper::Method;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use support::judge::{Judge, Say, ledger};
+use support::server::{Host, Server, eventually, text};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server, a judge, and one account with one endpoint on it.
+struct Scene {
+    host: Host,
+    judge: Judge,
+    server: Server,
+    account: String,
+    endpoint: String,
+}
+
+impl Scene {
+    async fn new(folder: &Path, settings: Value) -> Scene {
+        let host = Host::new(folder).with("--wait-divisor", "10000");
+        let judge = Judge::start().await;
+        let server = host.start().await;
+        let (account, secret) = server.api.account().await;
+        let (endpoint, signing) = server.api.endpoint(&account, &judge.url("/"), settings).await;
+        judge.expect("/", &signing, &secret);
+        Scene { host, judge, server, account, endpoint }
+    }
+
+    /// Takes in so many events at a time.
+    async fn events(&self, names: impl IntoIterator<Item = String>) {
+        let sent = names.into_iter().map(async |name| {
+            let body = format!(r#"{{"id":"{name}","type":"payment.settled","data":{{"name":"{name}"}}}}"#);
+            self.judge.expect_body(&name, body.as_bytes());
+            let data = format!(r#"{{"name":"{name}"}}"#);
+            let reply = self.server.api.event(&self.account, &name, &data).await.expect("an answer");
+            assert_eq!(reply.status, 202, "{reply:?}");
+        });
+        join_all(sent).await;
+    }
+
+    async fn pause(&self) {
+        self.server.api.post(&format!("/v1/endpoints/{}/pause", self.endpoint), json!({})).await;
+    }
+
+    async fn resume(&self) {
+        self.server.api.post(&format!("/v1/endpoints/{}/resume", self.endpoint), json!({})).await;
+    }
+
+    /// The attempts of an event's only delivery.
+    async fn attempts(&self, event: &str) -> Vec<Value> {
+        let event = self.server.api.get(&format!("/v1/events/{event}?account_id={}", self.account)).await;
+        self.server.api.attempts(&text(&event["deliveries"][0]["id"])).await
+    }
+
+    /// Each event arrived so often.
+    fn arrived(&self, events: usize, times: u64) {
+        self.judge.content();
+        let counts = self.judge.by_event();
+        assert_eq!(counts.len(), events);
+        let other: BTreeMap<_, _> = counts.iter().filter(|(_, count)| **count != times).collect();
+        assert!(other.is_empty(), "not {times} times: {other:?}");
+    }
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}-{n}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c01_the_bytes_are_the_same_after_a_failure_a_restart_and_a_replay() {
+    // The case's body P1, its secret, and its ledger signature.
+    const P1: &str = r#"{"b":"café 🚀 \u0026 \/","a":12900.00}"#;
+    const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    const LEDGER: &str = "sha256=7b7dbaf32a339b6f53c85b3835d46e28dfabfd38c06f9b2015eeb4c3efe58474";
+    assert_eq!((P1.len(), ledger(SECRET, P1.as_bytes()).as_str()), (41, LEDGER));
+    let folder = tempfile::tempdir().unwrap();
+    let mut scene = Scene::new(folder.path(), json!({})).await;
+    let account = scene.server.api.post("/v1/accounts", json!({ "name": "P1", "secret": SECRET })).await;
+    scene.account = text(&account["id"]);
+    let url = scene.judge.url("/p1");
+    let (endpoint, signing) = scene.server.api.endpoint(&scene.account, &url, json!({})).await;
+    scene.endpoint = endpoint;
+    scene.judge.expect("/p1", &signing, SECRET);
+    scene.judge.answer(|arrival| if arrival.number == 0 { Say::Status(500) } else { Say::Status(200) });
+    scene.judge.expect_body("raw", P1.as_bytes());
+    scene.judge.expect_body("event", format!(r#"{{"id":"event","type":"a.b","data":{P1}}}"#).as_bytes());
+
+    scene.pause().await;
+    let raw = format!("/v1/events/raw?account_id={}&type=a.b&id=raw", scene.account);
+    let body = Some(("application/json", Bytes::from_static(P1.as_bytes())));
+    assert_eq!(scene.server.api.call(Method::POST, &raw, body).await.unwrap().status, 202);
+    let event = format!(r#"{{"account_id":"{}","id":"event","type":"a.b","data":{P1}}}"#, scene.account);
+    assert_eq!(scene.server.api.post_text("/v1/events", event).await.unwrap().status, 202);
+    scene.server.kill().await;
+    scene.server = scene.host.start().await;
+    scene.resume().await;
+    scene.server.api.settled(LIMIT).await;
+    assert_eq!(scene.judge.count(), 3, "one failed once");
+    for event in ["raw", "event"] {
+        let replay = json!({ "scope": "all", "confirm": true });
+        scene.server.api.post(&format!("/v1/events/{event}/replay"), replay).await;
+    }
+    scene.judge.arrivals_reach(5, LIMIT).await;
+    scene.server.api.settled(LIMIT).await;
+    scene.judge.content();
+    assert_eq!((scene.judge.count(), scene.judge.verified()), (5, 5));
+    let stored = scene.server.api.call(Method::GET, "/v1/events/raw/payload", None).await.unwrap();
+    assert_eq!(stored.body, P1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c70_after_a_crash_everything_in_flight_is_sent_again_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = json!({ "in_flight_max": 50, "timeout_ms": 30_000 });
+    let mut scene = Scene::new(folder.path(), settings).await;
+    scene.judge.answer(|_| Say::Hold);
+    scene.events(names("held", 50)).await;
+    scene.judge.arrivals_reach(50, LIMIT).await;
+    scene.server.kill().await;
+    scene.judge.next_life().await;
+    scene.judge.answer(|_| Say::Status(200));
+    scene.server = scene.host.start().await;
+    let up = Instant::now();
+    scene.judge.arrivals_reach(100, Duration::from_secs(5)).await;
+    let took = up.elapsed();
+    scene.server.api.settled(LIMIT).await;
+    scene.arrived(50, 2);
+    for name in names("held", 50) {
+        let attempts = scene.attempts(&name).await;
+        let told: Vec<_> = attempts.iter().map(|a| (&a["number"], &a["try"], &a["counted"])).collect();
+        assert_eq!(
+            told,
+            [(&json!(1), &json!(1), &json!(false)), (&json!(2), &json!(1), &json!(true))],
+            "{attempts:#?}"
+        );
+        assert_eq!(
+            (&attempts[0]["error"], &attempts[1]["status"]),
+            (&json!("interrupted"), &json!("delivered"))
+        );
+    }
+    scene.host.verify().await;
+    println!("c70: all 50 were sent again within {took:?} of the start");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c70_a_frozen_process_keeps_the_store_and_goes_on_as_its_only_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = json!({ "in_flight_max": 50, "timeout_ms": 30_000 });
+    let scene = Scene::new(folder.path(), settings).await;
+    scene.judge.answer(|_| Say::Hold);
+    scene.events(names("held", 50)).await;
+    scene.judge.arrivals_reach(50, LIMIT).await;
+    scene.server.signal(Signal::STOP);
+    let second = scene.host.try_start().await.map(|_| ()).expect_err("the store has an owner");
+    assert_eq!(second.code, Some(9), "{second:?}");
+    scene.judge.release();
+    scene.server.signal(Signal::CONT);
+    let figures = scene.server.api.settled(LIMIT).await;
+    assert_eq!(figures["delivered"], 50);
+    scene.arrived(50, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c73_a_stop_lets_what_is_out_end_and_touches_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = json!({ "in_flight_max": 16, "timeout_ms": 30_000 });
+    let mut scene = Scene::new(folder.path(), settings).await;
+    scene.judge.answer(|_| Say::Hold);
+    scene.events(names("due", 100)).await;
+    scene.judge.arrivals_reach(16, LIMIT).await;
+    scene.server.signal(Signal::TERM);
+    let refusal = eventually("it drains", LIMIT, async || {
+        let ready = scene.server.api.call(Method::GET, "/readyz", None).await.expect("it answers on");
+        if ready.status == 200 {
+            return None;
+        }
+        Some(scene.server.api.event(&scene.account, "late", "{}").await.expect("an answer"))
+    })
+    .await;
+    assert_eq!((refusal.status, refusal.json()["code"].as_str()), (503, Some("draining")), "{refusal:?}");
+    assert!(refusal.headers.contains_key("retry-after"), "{refusal:?}");
+    let asked = Instant::now();
+    scene.judge.release();
+    let ended = scene.server.ended(Duration::from_secs(6)).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    println!("c73: gone {:?} after the receiver answered", asked.elapsed());
+
+    let listed = scene.host.on_store(&["list", "--json", "--account", &scene.account]).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    let listed: Vec<Value> = serde_json::from_str(&listed.out).expect("JSON");
+    let with = |status: &str, attempts: u64| {
+        listed.iter().filter(|d| d["status"] == status && d["attempts"] == attempts).count()
+    };
+    assert_eq!((with("delivered", 1), with("pending", 0), listed.len()), (16, 84, 100));
+    scene.judge.next_life().await;
+    scene.judge.answer(|_| Say::Status(200));
+    scene.server = scene.host.start().await;
+    scene.server.api.settled(LIMIT).await;
+    scene.arrived(100, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c73_what_is_out_at_the_end_of_the_drain_is_sent_again_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = json!({ "in_flight_max": 16, "timeout_ms": 30_000 });
+    let mut scene = Scene::new(folder.path(), settings).await;
+    scene.judge.answer(|_| Say::Hold);
+    scene.events(names("due", 16)).await;
+    // At the limit of the drain, 10 s, and at a second signal.
+    for (signals, code) in [(1, 0), (2, 130)] {
+        let before = scene.judge.count();
+        scene.judge.arrivals_reach(before.max(16), LIMIT).await;
+        scene.server.signal(Signal::TERM);
+        if signals == 2 {
+            eventually("it drains", LIMIT, async || {
+                let ready = scene.server.api.call(Method::GET, "/readyz", None).await.expect("an answer");
+                (ready.status != 200).then_some(())
+            })
+            .await;
+            scene.server.signal(Signal::TERM);
+        }
+        let ended = scene.server.ended(Duration::from_secs(14)).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        scene.judge.next_life().await;
+        scene.host.verify().await;
+        scene.server = scene.host.start().await;
+        scene.judge.arrivals_reach(before.max(16) + 16, LIMIT).await;
+    }
+    scene.judge.release();
+    scene.server.api.settled(LIMIT).await;
+    scene.arrived(16, 3);
+    for name in names("due", 16) {
+        let attempts = scene.attempts(&name).await;
+        let told: Vec<_> = attempts.iter().map(|a| (a["error"].as_str(), a["try"].as_u64())).collect();
+        assert_eq!(
+            told,
+            [(Some("interrupted"), Some(1)), (Some("interrupted"), Some(1)), (None, Some(1))],
+            "{attempts:#?}"
+        );
+    }
+    scene.host.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c82_a_backlog_and_what_comes_in_beside_it_are_sent_once_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut scene = Scene::new(folder.path(), json!({})).await;
+    scene.pause().await;
+    for n in 0..8 {
+        scene.events(names(&format!("before-{n}"), 100)).await;
+    }
+    scene.server.kill().await;
+    scene.server = scene.host.start().await;
+    scene.resume().await;
+    for n in 0..4 {
+        scene.events(names(&format!("beside-{n}"), 100)).await;
+    }
+    // A second one refuses, and the first does not mind.
+    let second = scene.host.try_start().await.map(|_| ()).expect_err("the store has an owner");
+    assert_eq!(second.code, Some(9), "{second:?}");
+    assert!(second.err.contains("does a server run on it already?"), "{second:?}");
+    let figures = scene.server.api.settled(LIMIT).await;
+    assert_eq!(figures["delivered"], 1200);
+    scene.arrived(1200, 1);
+    scene.host.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c83_pairs_of_events_in_one_millisecond_are_all_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::new(folder.path(), json!({ "in_flight_max": 64 })).await;
+    for n in 0..500 {
+        scene.events(names(&format!("pair-{n}"), 2)).await;
+    }
+    let figures = scene.server.api.settled(LIMIT).await;
+    assert_eq!((&figures["enqueued"], &figures["delivered"]), (&json!(1000), &json!(1000)));
+    scene.arrived(1000, 1);
+    // A producer that repeats one gets the same event, and causes nothing.
+    let again = scene.server.api.event(&scene.account, "pair-7-1", r#"{"name":"pair-7-1"}"#).await.unwrap();
+    assert_eq!((again.status, &again.json()["duplicate"]), (200, &json!(true)));
+    assert_eq!(scene.server.api.figures().await["enqueued"], 1000);
+}
