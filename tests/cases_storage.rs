@@ -451,6 +451,7 @@ fn enqueue(account: AccountId, n: u64) -> Command {
         utf8: true,
         deliver_at: None,
         max_tries: None,
+        expire_at: None,
         endpoint: None,
     }))
 }
@@ -491,6 +492,9 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
             in_flight_max: 8,
             schemes: Schemes { standard: true, ledger: true },
             headers: vec![],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
         };
         let key = endpoint(n);
         ask(&mut engine, Command::CreateEndpoint { key, settings, signing: vec![] }, &mut chance);

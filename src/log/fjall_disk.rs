@@ -39,9 +39,6 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
 
-/// What the names of guards begin with; see [`FjallDisk::guard`].
-const GUARD: &str = "guard.";
-
 /// How often a flush that is waited for is looked at: fjall has no signal for it.
 const FLUSH_POLL: Duration = Duration::from_millis(2);
 
@@ -123,23 +120,6 @@ impl FjallDisk {
         Ok(handle)
     }
 
-    /// Keeps the numbers of dropped spaces from coming back. fjall numbers a new one after the highest that it
-    /// finds at a start, and forgets how far its own table of spaces had counted: under a number that comes back,
-    /// the dropped space's end outlives the new space's beginning, and the next start takes the new one away.
-    /// So a newer, empty space is made before the newest is dropped.
-    fn guard(&self, dropped: &Keyspace) -> Result<(), Error> {
-        let handles = self.handles();
-        let newest = handles.named.values().map(Keyspace::id).max();
-        if newest.is_some_and(|newest| newest > dropped.id()) {
-            return Ok(());
-        }
-        let name = format!("{GUARD}{}", dropped.id());
-        let guard = self.0.database.keyspace(&name, KeyspaceCreateOptions::default).map_err(explain)?;
-        let old: Vec<_> = handles.named.keys().filter(|name| name.starts_with(GUARD)).cloned().collect();
-        self.change_handles(|handles| drop(handles.named.insert(name, guard)));
-        old.iter().try_for_each(|name| self.drop_named(name))
-    }
-
     fn options(&self, space: Space) -> KeyspaceCreateOptions {
         let settings = &self.0.settings;
         let base = KeyspaceCreateOptions::default()
@@ -218,9 +198,6 @@ impl Disk for FjallDisk {
     }
 
     fn drop_named(&self, name: &str) -> Result<(), Error> {
-        if let Some(dropped) = self.handles().named.get(name) {
-            self.guard(dropped)?;
-        }
         let mut handle = None;
         self.change_handles(|handles| {
             handle = handles.named.remove(name);
@@ -238,9 +215,7 @@ impl Disk for FjallDisk {
     }
 
     fn spaces(&self) -> Vec<String> {
-        let handles = self.handles();
-        let ours = handles.named.keys().filter(|name| !name.starts_with(GUARD));
-        let mut names: Vec<_> = ours.cloned().collect();
+        let mut names: Vec<_> = self.handles().named.keys().cloned().collect();
         names.sort_unstable();
         names
     }
