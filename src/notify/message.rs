@@ -1,8 +1,8 @@
 //! What an owner is told, as plain words and as JSON. Pure; holds no payload and no secret, only host names.
 
 use hooklog_projections::account::{Account, Endpoint};
-use hooklog_projections::fact::DeadReason;
-use hooklog_projections::ids::{DeliveryId, EndpointKey};
+use hooklog_projections::fact::{DeadReason, DisabledReason};
+use hooklog_projections::ids::{DeliveryId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::{Delivery, State};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 /// Deliveries that a message names one by one; the rest is a number.
 pub const NAMED_MAX: usize = 20;
 
-/// Deliveries of one endpoint that died, for its account's owner.
+/// What an account's owner is told of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// Always `webhook.deliveries_dead`.
+    /// `webhook.deliveries_dead` or `webhook.endpoint_disabled`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The same for the same deliveries, however often it is sent: the receiver's key to drop a repeat.
@@ -26,9 +26,9 @@ pub struct Message {
     pub endpoint_id: String,
     /// Its host.
     pub endpoint_host: String,
-    /// How many died.
+    /// How many deliveries died; 0 for a disabled endpoint.
     pub count: usize,
-    /// The first of them.
+    /// The first of them; none for a disabled endpoint.
     pub deliveries: Vec<DeadDelivery>,
     /// One line.
     pub subject: String,
@@ -76,18 +76,60 @@ pub fn dead(
         hash.update(id.to_bytes());
         hash.update(row.run.to_be_bytes());
     }
-    let id: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    Message {
-        kind: "webhook.deliveries_dead",
-        id: format!("ntf_{id}"),
-        account_id: key.account.to_string(),
-        owner_email: account.settings.owner_email.as_deref().map(str::to_owned),
-        endpoint_id: key.endpoint.to_string(),
-        subject: format!("{events} could not be delivered to {host}"),
-        endpoint_host: host,
-        count,
-        deliveries: named,
-        text,
+    let subject = format!("{events} could not be delivered to {host}");
+    let about = About { kind: "webhook.deliveries_dead", key, account, host, hash };
+    Message { count, deliveries: named, ..about.message(subject, text) }
+}
+
+/// The message that Hooklog disabled an endpoint, recorded at `seq`.
+pub fn disabled(
+    key: EndpointKey,
+    account: &Account,
+    endpoint: &Endpoint,
+    reason: &DisabledReason,
+    seq: Seq,
+) -> Message {
+    let host = host(&endpoint.settings.url);
+    let why = match reason {
+        DisabledReason::Gone => "it answered 410 (gone)".to_owned(),
+        DisabledReason::Failing { .. } => "it has done nothing but fail for too long".to_owned(),
+        DisabledReason::Requested(_) => "somebody asked for it".to_owned(),
+    };
+    let subject = format!("{host} was disabled");
+    let text = format!(
+        "Nothing more is sent to {host}, because {why}.\n\nEvents for it are still taken in and held. Once the \
+         endpoint works again, resume it: what is held is sent in order.\n"
+    );
+    let mut hash = Sha256::new();
+    hash.update(key.endpoint.to_bytes());
+    hash.update(seq.0.to_be_bytes());
+    About { kind: "webhook.endpoint_disabled", key, account, host, hash }.message(subject, text)
+}
+
+struct About<'a> {
+    kind: &'static str,
+    key: EndpointKey,
+    account: &'a Account,
+    host: String,
+    /// Over what the message is about.
+    hash: Sha256,
+}
+
+impl About<'_> {
+    fn message(self, subject: String, text: String) -> Message {
+        let id: String = self.hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Message {
+            kind: self.kind,
+            id: format!("ntf_{id}"),
+            account_id: self.key.account.to_string(),
+            owner_email: self.account.settings.owner_email.as_deref().map(str::to_owned),
+            endpoint_id: self.key.endpoint.to_string(),
+            endpoint_host: self.host,
+            count: 0,
+            deliveries: Vec::new(),
+            subject,
+            text,
+        }
     }
 }
 
@@ -121,14 +163,14 @@ fn host(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use hooklog_projections::fact::{AccountSettings, EndpointSettings, Schemes, Sealed};
-    use hooklog_projections::ids::{AccountId, EndpointId, Seq};
+    use hooklog_projections::ids::{AccountId, EndpointId};
     use hooklog_projections::lifecycle::LastAttempt;
     use hooklog_projections::policy::Rollout;
     use hooklog_projections::time::{Millis, Timestamp};
 
     use super::*;
 
-    fn sample(count: usize) -> Message {
+    fn parties() -> (EndpointKey, Account, Endpoint) {
         let settings = AccountSettings {
             name: "Acme".into(),
             owner_email: Some("owner@acme.example".into()),
@@ -153,6 +195,11 @@ mod tests {
         };
         let endpoint =
             Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };
+        (EndpointKey { account: AccountId(1), endpoint: EndpointId(2) }, account, endpoint)
+    }
+
+    fn sample(count: usize) -> Message {
+        let (key, account, endpoint) = parties();
         let row = |n: usize| Delivery {
             event: format!("evt_{n}").parse().unwrap(),
             event_type: "payment.settled".into(),
@@ -177,7 +224,6 @@ mod tests {
             }),
         };
         let rows: Vec<_> = (1..=count).map(|n| (DeliveryId(n as u128), row(n))).collect();
-        let key = EndpointKey { account: AccountId(1), endpoint: EndpointId(2) };
         dead(key, &account, &endpoint, &rows)
     }
 
@@ -194,6 +240,20 @@ mod tests {
 
         Once the endpoint works again, replay them: nothing is lost.
         ");
+    }
+
+    #[test]
+    fn a_disabled_endpoint_is_told_with_its_reason() {
+        let (key, account, endpoint) = parties();
+        let message = disabled(key, &account, &endpoint, &DisabledReason::Gone, Seq(7));
+        insta::assert_snapshot!(format!("{}\n\n{}", message.subject, message.text), @"
+        hooks.acme.example was disabled
+
+        Nothing more is sent to hooks.acme.example, because it answered 410 (gone).
+
+        Events for it are still taken in and held. Once the endpoint works again, resume it: what is held is sent in order.
+        ");
+        assert_ne!(message.id, disabled(key, &account, &endpoint, &DisabledReason::Gone, Seq(8)).id);
     }
 
     #[test]

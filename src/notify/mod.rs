@@ -1,4 +1,4 @@
-//! Telling account owners of dead deliveries: driven by facts, told once, never in the way of deliveries.
+//! Telling account owners of dead deliveries and disabled endpoints: driven by facts, told once, never in the way of deliveries.
 //!
 //! What is owed is a view; a message is sent, then `OwnerTold` is recorded. A crash in between repeats one
 //! message under the same id. Never retries a delivery, never knows a payload.
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hooklog_projections::fact::Actor;
+use hooklog_projections::fact::{Actor, Fact};
 use hooklog_projections::ids::{DeliveryId, DeliveryKey, EndpointKey, Seq};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::time::Millis;
@@ -92,15 +92,16 @@ impl Teller {
                 return Ok(true);
             }
             for (key, bundle) in bundles {
-                // What was replayed meanwhile is nobody's worry any more.
-                if bundle.message.count > 0 && !self.send(&bundle.message).await {
+                if let Some(message) = &bundle.message
+                    && !self.send(message).await
+                {
                     return Ok(false);
                 }
                 let channel = match self.channel {
                     Channel::Service { .. } => "notifications",
                     Channel::Log => "log",
                 };
-                let told = Command::OwnerTold { key, deliveries: bundle.deliveries, channel: channel.into() };
+                let told = Command::OwnerTold { key, deliveries: bundle.covers, channel: channel.into() };
                 if let Err(rejection) = self.handle.ask(Actor::Hooklog, told).await {
                     tracing::warn!(%rejection, "an owner was told, but it could not be recorded");
                     return Ok(false);
@@ -145,8 +146,10 @@ impl Teller {
 }
 
 struct Bundle {
-    message: Message,
-    deliveries: Vec<Seq>,
+    /// `None` if there is nothing to say any more.
+    message: Option<Message>,
+    /// The positions that it covers.
+    covers: Vec<Seq>,
 }
 
 /// What is owed, bundled by endpoint.
@@ -157,18 +160,36 @@ fn owed(handle: &Handle) -> Result<Vec<(EndpointKey, Bundle)>, log::Error> {
         by_endpoint.entry(owed.endpoint).or_default().push(owed.delivery);
     }
     let mut bundles = Vec::new();
-    for (key, deliveries) in by_endpoint {
+    for (key, positions) in by_endpoint {
         let (Some(account), Some(endpoint)) = (view.account(key.account)?, view.endpoint(key)?) else {
             continue;
         };
-        let mut rows: Vec<(DeliveryId, Delivery)> = Vec::new();
-        for seq in &deliveries {
-            let delivery = DeliveryKey { account: key.account, seq: *seq };
-            if let Some(row) = view.delivery(delivery)?.filter(|row| row.state.status() == Status::Dead) {
-                rows.push((view.delivery_id(delivery, &row), row));
+        let (mut rows, mut died): (Vec<(DeliveryId, Delivery)>, Vec<Seq>) = Default::default();
+        for seq in positions {
+            let delivery = DeliveryKey { account: key.account, seq };
+            match view.delivery(delivery)? {
+                Some(row) => {
+                    died.push(seq);
+                    // What was replayed meanwhile is nobody's worry any more.
+                    if row.state.status() == Status::Dead {
+                        rows.push((view.delivery_id(delivery, &row), row));
+                    }
+                }
+                None => {
+                    let message = match view.entry(seq)?.fact {
+                        Fact::EndpointDisabled { reason, .. } if endpoint.hold.is_some() => {
+                            Some(message::disabled(key, &account, &endpoint, &reason, seq))
+                        }
+                        _ => None,
+                    };
+                    bundles.push((key, Bundle { message, covers: vec![seq] }));
+                }
             }
         }
-        bundles.push((key, Bundle { message: message::dead(key, &account, &endpoint, &rows), deliveries }));
+        if !died.is_empty() {
+            let message = (!rows.is_empty()).then(|| message::dead(key, &account, &endpoint, &rows));
+            bundles.push((key, Bundle { message, covers: died }));
+        }
     }
     Ok(bundles)
 }
