@@ -190,6 +190,10 @@ mod tests {
         table.row(["long id".into(), "dead".into(), String::new()]);
         let mut out = Vec::new();
         table.write(Paint(false), &mut out).expect("written");
-        insta::assert_snapshot!(String::from_utf8(out).expect("text"), @"");
+        insta::assert_snapshot!(String::from_utf8(out).expect("text"), @"
+        ID       STATUS     LAST
+        a␛       delivered  x
+        long id  dead
+        ");
     }
 }

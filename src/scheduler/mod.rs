@@ -134,9 +134,9 @@ impl Lane {
         if at <= now { Ready::Now } else { Ready::At(at) }
     }
 
-    /// The first whole millisecond at which the rate lets a request begin.
+    /// The millisecond in which the rate lets a request begin; several may fall into one.
     fn rate_at(&self) -> Timestamp {
-        Timestamp(self.rate_at_us.div_ceil(1000))
+        Timestamp(self.rate_at_us / 1000)
     }
 
     /// A request begins.

@@ -142,7 +142,8 @@ fn no_second_sees_more_than_the_rate() {
         let limits = LaneLimits { rate_per_second: Some(rate), in_flight_max: 1000, ..open() };
         let lane = endpoint(u128::from(rate));
         for seq in 0..u64::from(rate) * 4 {
-            scheduler.handle_waiting(lane, limits, (Timestamp(0), Seq(seq)), Timestamp(10_000));
+            disk.rows.insert((lane, (Timestamp(0), Seq(seq + 1))));
+            scheduler.handle_waiting(lane, limits, (Timestamp(0), Seq(seq + 1)), Timestamp(10_000));
         }
         let mut starts = Vec::new();
         for now in (10_000..20_000).map(Timestamp) {
