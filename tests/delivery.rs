@@ -103,7 +103,6 @@ async fn a_whole_request_is_as_documented_and_verifies() {
     idempotency-key: evt_01
     webhook-replay: 2
     authorization: Bearer t0ken
-    accept: */*
     host: RECEIVER
     content-length: 81
 
@@ -456,7 +455,7 @@ async fn a_name_without_an_address_is_a_dns_fault() {
     }
     // By the look-up's own limit, by the connection's, and by the request's.
     for (lookup, connect, total) in [(SHORT, LONG, LONG), (LONG, SHORT, LONG), (LONG, LONG, SHORT)] {
-        let options = Options { connect_timeout: connect, lookup_timeout: lookup };
+        let options = Options { connect_timeout: connect, lookup_timeout: lookup, ..Options::default() };
         let client = Client::with_lookup(policy(&[]), options, Arc::new(Never)).expect("a client");
         let fault = failed(send(&client, Request { timeout: total, ..request(url) }).await);
         assert_eq!(fault.class, ErrorClass::Dns, "{fault:?}");
