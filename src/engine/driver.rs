@@ -320,9 +320,8 @@ impl Driver {
                 let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;
                 let outcome = carried.unwrap_or_else(|_| {
                     tracing::error!(%delivery, "a fault in Hooklog: carrying an attempt panicked");
-                    let detail = "a fault in Hooklog; the operator's log says more".into();
-                    let fault = Fault { class: ErrorClass::NotSent, detail };
-                    Outcome { result: Err(fault), took: Millis(0), resent: false }
+                    let detail = "a fault in Hooklog; the operator's log says more";
+                    Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))
                 });
                 let _ = sender.send(Message::Ended { delivery, outcome });
             },

@@ -57,7 +57,7 @@ impl Engine {
             (_, result) => {
                 let failure = match result {
                     Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, chance)),
-                    Err(Fault { class, detail }) => {
+                    Err(Fault { class, detail, .. }) => {
                         Failure::Error { class, detail: detail.into(), took: outcome.took }
                     }
                 };
