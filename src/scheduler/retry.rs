@@ -64,7 +64,7 @@ impl RetryPolicy {
         let nominal = self.nominal(tries_used).0;
         let shorter = percent(nominal, self.jitter.minus_percent);
         let spread = shorter.saturating_add(percent(nominal, self.jitter.plus_percent));
-        Some(Millis((nominal - shorter).saturating_add(draw % (spread + 1))))
+        Some(Millis((nominal - shorter).saturating_add(draw % spread.saturating_add(1))))
     }
 
     /// For how long a breaker may hold a try back: a tenth of all waits, shared by the tries, so that all
