@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLock};
 use hooklog_projections::TABLES;
 use hooklog_projections::delivery::{Deliveries, InFlight as InFlightTable};
 use hooklog_projections::fact::{Actor, Entry, Fact};
+use hooklog_projections::identity::{self, Identity, StoreRow, TheStore};
 use hooklog_projections::ids::{EndpointKey, Seq, StoreId};
 use hooklog_projections::lane::Lanes;
 use hooklog_projections::policy::ErrorClass;
@@ -53,16 +54,11 @@ impl From<log::Error> for StartError {
     }
 }
 
-/// The codec of a store's public ids, unsealed from its first entry; proves the master key.
-pub fn id_codec(log: &Log, master: &MasterKey) -> Result<IdCodec, StartError> {
-    match log.entry(Seq(1))?.map(|entry| entry.fact) {
-        Some(Fact::Founded { store, id_key }) => {
-            let key = master.open(&Purpose::StoreIdKey { store }, &id_key)?;
-            let key: [u8; 32] = key.as_slice().try_into().map_err(|_| StartError::Unfounded)?;
-            Ok(IdCodec::new(key, 0))
-        }
-        _ => Err(StartError::Unfounded),
-    }
+/// The codec of a store's public ids; proves the master key.
+fn id_codec(row: &StoreRow, master: &MasterKey) -> Result<IdCodec, StartError> {
+    let key = master.open(&Purpose::StoreIdKey { store: row.store }, &row.id_key)?;
+    let key: [u8; 32] = key.as_slice().try_into().map_err(|_| StartError::Unfounded)?;
+    Ok(IdCodec::new(key, 0))
 }
 
 impl Engine {
@@ -78,7 +74,6 @@ impl Engine {
             Opened::Existing(log) => log,
             Opened::Fresh(log) => found(log, master, now, chance)?,
         };
-        let ids = Arc::new(id_codec(&log, master)?);
         let row = settled_row(&log)?.ok_or(StartError::Unfounded)?;
         let generation = log.view_version(TABLES[0].0).ok_or(StartError::Unfounded)?;
         if row.folds != FOLDS_VERSION {
@@ -89,6 +84,8 @@ impl Engine {
 
         let settled = Arc::new(RwLock::new(Settled::new()));
         let mut rows = Rows::new(generation, settled.clone());
+        let identity = rows.over(&**log.disk()).get::<Identity>(&TheStore)?;
+        let ids = Arc::new(id_codec(&identity.ok_or(StartError::Unfounded)?, master)?);
         let mut next = row.upto.next();
         while next <= log.head() {
             for entry in log.entries(next, 1000)? {
@@ -177,9 +174,13 @@ fn found(
     }
     log.disk().ensure(SETTLED_SPACE)?;
     let entry = Entry { seq: Seq(1), at: now, actor: Actor::Hooklog, fact: Fact::Founded { store, id_key } };
+    let mut rows = Rows::new(1, Default::default());
+    identity::fold(&mut rows.over(&**log.disk()), &entry)?;
+    let mut changes = rows.changes();
+    changes.push(settled_mark(Seq(1)));
     log.append(Pending {
         entries: vec![entry],
-        changes: vec![settled_mark(Seq(1))],
+        changes,
         views: TABLES.iter().map(|(name, _)| (*name, 1)).chain([("settled", 1)]).collect(),
         ..Pending::default()
     })?;
