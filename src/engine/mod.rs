@@ -14,6 +14,7 @@ pub mod handle;
 mod outcome;
 mod recover;
 mod replay;
+mod reseal;
 pub mod server_policy;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
