@@ -3,6 +3,7 @@
 
 pub mod chance;
 pub mod judge;
+pub mod outage;
 pub mod receiver;
 pub mod server;
 pub mod stage;
