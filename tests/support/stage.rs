@@ -301,9 +301,9 @@ impl Stage {
             let view = self.engine.as_ref().expect("it runs").published().view();
             view.endpoint(key).expect("it can be read").expect("it is known")
         };
-        let (version, mut settings, signing) = (row.version, row.settings, row.signing);
+        let (version, mut settings) = (row.version, row.settings);
         change(&mut settings);
-        self.ask(Command::ChangeEndpoint { key, version, settings, signing })
+        self.ask(Command::ChangeEndpoint { key, version, settings, new_key: None })
     }
 
     /// Gives endpoints that a log already knows, from the first on, receivers that are well.
