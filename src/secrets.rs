@@ -274,6 +274,11 @@ impl MasterKey {
         Ok(Zeroizing::new(plain))
     }
 
+    /// Whether it was this key that sealed it, as far as its head says.
+    pub fn has_sealed(&self, sealed: &Sealed) -> bool {
+        sealed.0.first() == Some(&LAYOUT_V1) && sealed.0.get(1..1 + KEY_ID_BYTES) == Some(&self.id)
+    }
+
     fn cipher(&self) -> XChaCha20Poly1305 {
         XChaCha20Poly1305::new((&*self.bytes).into())
     }

@@ -41,6 +41,8 @@ pub struct Options {
     pub policy: ServerPolicy,
     /// Which addresses may be reached.
     pub guard: guard::Policy,
+    /// How they are reached.
+    pub client: delivery::client::Options,
 }
 
 /// Where the master key comes from.
@@ -99,6 +101,7 @@ impl Options {
             log: log::Options::default(),
             policy: ServerPolicy::default(),
             guard: guard::Policy::default(),
+            client: delivery::client::Options::default(),
         }
     }
 
@@ -140,7 +143,7 @@ impl Store {
         let mut engine =
             Engine::start(opened, &master, options.policy.clone(), clock.now(), &mut SystemChance)?;
         engine.set_sending(deliver);
-        let client = Arc::new(Client::new(options.guard, delivery::client::Options::default())?);
+        let client = Arc::new(Client::new(options.guard, options.client)?);
         let courier =
             HttpCourier::new(client.clone(), master.clone(), engine.published().clone(), clock.clone());
         let runtime = tokio::runtime::Handle::current();
@@ -210,6 +213,26 @@ pub fn rebuild_stopped(options: &Options, progress: &mut dyn FnMut(Seq, Seq)) ->
     Ok(log.close()?)
 }
 
+/// Seals every live secret of a store that nothing else uses under the master key in another file, which is
+/// made if it is not there. Afterwards the store opens with that key only. Answers how many accounts and
+/// endpoints were sealed anew; none if the store was sealed under that key before. After a crash in the middle
+/// it is run again and does the rest. `progress` hears the log's head.
+///
+/// # Errors
+/// See [`Error`].
+pub fn reseal(
+    options: &Options,
+    new_key_file: &Path,
+    clock: &dyn Clock,
+    progress: &mut dyn FnMut(Seq),
+) -> Result<u64, Error> {
+    let opened = up_to_date(Opened::Existing(stopped(options)?), &mut |_, _| {})?;
+    let old = master_key(options, false)?;
+    let new = MasterKey::load_or_create(new_key_file, drawn_master_key)?;
+    let chance = &mut SystemChance;
+    Ok(Engine::reseal(opened.into_log(), (&old, &new), clock.now(), chance, progress)?)
+}
+
 /// Goes on with the log as it is, whatever its mark says. Answers its head.
 ///
 /// # Errors
@@ -250,11 +273,13 @@ fn up_to_date(opened: Opened, progress: &mut dyn FnMut(Seq, Seq)) -> Result<Open
 fn master_key(options: &Options, fresh: bool) -> Result<MasterKey, secrets::Error> {
     match &options.master {
         MasterKeySource::Text(text) => MasterKey::from_base64(text),
-        MasterKeySource::File(path) if fresh => MasterKey::load_or_create(path, || {
-            let mut key = Zeroizing::new([0; 32]);
-            SystemChance.fill(&mut key[..]);
-            key
-        }),
+        MasterKeySource::File(path) if fresh => MasterKey::load_or_create(path, drawn_master_key),
         MasterKeySource::File(path) => MasterKey::load(path),
     }
+}
+
+fn drawn_master_key() -> Zeroizing<[u8; secrets::KEY_BYTES]> {
+    let mut key = Zeroizing::new([0; secrets::KEY_BYTES]);
+    SystemChance.fill(&mut key[..]);
+    key
 }

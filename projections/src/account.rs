@@ -42,6 +42,14 @@ pub struct Endpoint {
     pub created_at: Timestamp,
 }
 
+impl Endpoint {
+    /// The keys that sign at a moment, newest first.
+    pub fn live_keys(&self, now: Timestamp) -> Vec<SigningKey> {
+        let live = |key: &&SigningKey| key.expires_at.is_none_or(|end| now < end);
+        self.signing.iter().filter(live).cloned().collect()
+    }
+}
+
 /// Why an endpoint's deliveries are held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hold {
@@ -103,6 +111,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             row.signing = signing.clone();
             row.version += 1;
         }),
+        Fact::SigningKeysChanged { key, signing } => change(tables, key, |row| row.signing = signing.clone()),
         Fact::EndpointPaused { key, reason } => change(tables, key, |row| {
             row.hold = Some(Hold::Paused { reason: reason.clone(), at: entry.at });
         }),

@@ -92,7 +92,7 @@ pub enum Fact {
         /// Signs `X-Ledger-Signature` from now on.
         secret: Sealed,
     },
-    /// The secrets of the store were sealed anew, under another master key.
+    /// The secrets of the store were sealed anew, under another master key: all of them, by facts before this.
     Resealed {
         /// As in `Founded`; the one there opens no more.
         id_key: Sealed,
@@ -265,6 +265,20 @@ pub enum Fact {
         deliveries: Vec<Seq>,
         /// By which way: `notifications`, `log`.
         channel: Text,
+    },
+    /// An endpoint's signing keys were replaced: rotated, retired, or sealed anew. Its version stays, for none
+    /// of its settings changed.
+    SigningKeysChanged {
+        /// Which.
+        key: EndpointKey,
+        /// All live signing keys, newest first.
+        signing: Vec<SigningKey>,
+    },
+    /// Another master key is to follow. Until `Resealed` stands in the log too, the store is sealed under two
+    /// keys, and nothing but the end of that is done with it.
+    ResealBegan {
+        /// As in `Founded`, under the key that is to follow.
+        id_key: Sealed,
     },
 }
 
@@ -478,6 +492,8 @@ impl Fact {
             Fact::Replayed { .. } => "Replayed",
             Fact::Cancelled { .. } => "Cancelled",
             Fact::OwnerTold { .. } => "OwnerTold",
+            Fact::SigningKeysChanged { .. } => "SigningKeysChanged",
+            Fact::ResealBegan { .. } => "ResealBegan",
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod counts;
 pub mod delivery;
 pub mod event;
 pub mod fact;
+pub mod identity;
 pub mod ids;
 pub mod lane;
 pub mod lifecycle;
@@ -36,6 +37,7 @@ pub enum FoldError<E: core::error::Error + 'static> {
 
 /// Folds one entry into every view.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T::Error>> {
+    identity::fold(tables, entry).map_err(FoldError::Rows)?;
     account::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
@@ -49,7 +51,8 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 11] = [
+pub const TABLES: [(&str, Cadence); 12] = [
+    named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
     named::<event::Events>(),

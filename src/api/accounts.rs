@@ -4,14 +4,11 @@ use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hooklog_projections::account::Account;
 use hooklog_projections::fact::AccountSettings;
 use hooklog_projections::ids::AccountId;
 use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use serde_json::value::RawValue;
-use zeroize::Zeroizing;
 
 use super::fields::{Bad, Fields, bad, text};
 use super::policies::{response_policy, rollout, schedule};
@@ -19,11 +16,10 @@ use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, json_body};
 use super::wire::{self, PageOut};
-use super::{ApiState, unexpected};
-use crate::clock::{Chance, SystemChance};
+use super::{ApiState, secrets, unexpected};
+use crate::clock::SystemChance;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
-use crate::secrets::Purpose;
 use crate::views::View;
 
 /// Bytes of a body that is no event.
@@ -32,8 +28,6 @@ pub(super) const SETTINGS_BYTES_MAX: usize = 128 * 1024;
 const NAME_CHARS_MAX: usize = 200;
 /// Characters of an e-mail address (RFC 5321).
 const EMAIL_CHARS_MAX: usize = 254;
-/// Characters of an account's secret.
-const SECRET_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// The members of an account, each absent, cleared or set.
 struct Form {
@@ -81,16 +75,12 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     if !matches!(form.name, Some(Some(_))) && fields.raw("name").is_none_or(|name| name.get() == "null") {
         fields.fail("name", bad("missing", "the member is missing"));
     }
-    let secret = fields.optional("secret", secret_text);
+    let secret = fields.optional("secret", secrets::account_secret);
     fields.finish()?;
 
     let id = AccountId(drawn(api.now(), &mut SystemChance));
-    let secret = secret.unwrap_or_else(|| {
-        let key = Zeroizing::new(SystemChance.bytes::<32>());
-        Zeroizing::new(format!("whsec_{}", STANDARD.encode(&key[..])))
-    });
-    let purpose = Purpose::AccountSecret { account: id };
-    let sealed = api.shared.master.seal(&purpose, secret.as_bytes(), SystemChance.bytes());
+    let secret = secret.map_or_else(secrets::drawn_text, Ok)?;
+    let sealed = secrets::seal_text(&api, id, &secret);
     let mut settings = AccountSettings {
         name: "".into(),
         owner_email: None,
@@ -173,7 +163,8 @@ fn read_change(body: &Bytes) -> Result<Form, Problem> {
         fields.fail("name", bad("missing", "a name cannot be cleared"));
     }
     if fields.raw("secret").is_some() {
-        fields.fail("secret", bad("not-changeable", "an account's secret cannot be changed yet"));
+        fields
+            .fail("secret", bad("not-changeable", "POST /v1/accounts/{id}/secret/rotate changes the secret"));
     }
     fields.finish()?;
     Ok(form)
@@ -203,12 +194,4 @@ fn email(value: &RawValue) -> Result<String, Bad> {
         }
         _ => Err(bad("bad-email", "one e-mail address is wanted, as owner@customer.example")),
     }
-}
-
-fn secret_text(value: &RawValue) -> Result<Zeroizing<String>, Bad> {
-    let secret = Zeroizing::new(text(*SECRET_CHARS.end())(value)?);
-    if secret.chars().count() < *SECRET_CHARS.start() {
-        return Err(bad("length", "a secret has 16 to 256 characters"));
-    }
-    Ok(secret)
 }

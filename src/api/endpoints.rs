@@ -5,8 +5,8 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Endpoint;
-use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes, SigningKey};
-use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
+use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes};
+use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
 use hooklog_projections::time::Millis;
 use serde_json::value::RawValue;
@@ -21,13 +21,12 @@ use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, json_body, json_body_or_none};
 use super::wire::{self, PageOut, REDACTED};
-use super::{ApiState, unexpected};
-use crate::clock::{Chance, SystemChance};
+use super::{ApiState, secrets, unexpected};
+use crate::clock::SystemChance;
 use crate::delivery::guard;
-use crate::delivery::{Key, request};
+use crate::delivery::request;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
-use crate::secrets::Purpose;
 use crate::views::View;
 
 /// Event types that an endpoint names.
@@ -134,6 +133,7 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     let mut fields = Fields::read(&body)?;
     let account = fields.required("account_id", id::<AccountId>);
     let form = Form::of(&mut fields, &api.shared.guard);
+    let brought = fields.optional("signing_secret", secrets::signing_secret);
     if fields.raw("url").is_none_or(|url| url.get() == "null") {
         fields.fail("url", bad("missing", "the member is missing"));
     }
@@ -156,7 +156,7 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
         body_form: BodyForm::Envelope,
     };
     form.apply(&mut settings, &Vec::new())?;
-    let (signing, secret) = cut_key(&api, key)?;
+    let (signing, secret) = secrets::seal(&api, key, &brought.map_or_else(secrets::drawn_key, Ok)?);
     match api.ask(Command::CreateEndpoint { key, settings, signing: vec![signing] }).await? {
         Answer::Endpoint { .. } => {}
         other => return Err(unexpected(other)),
@@ -230,13 +230,13 @@ pub(super) async fn change(
     if settings == before.settings {
         return answer(&api, key, StatusCode::OK, None).await;
     }
-    let (signing, secret) = if moved {
-        let (signing, secret) = cut_key(&api, key)?;
-        (vec![signing], Some(secret))
+    let (new_key, secret) = if moved {
+        let (new_key, secret) = secrets::seal(&api, key, &secrets::drawn_key()?);
+        (Some(new_key), Some(secret))
     } else {
-        (before.signing, None)
+        (None, None)
     };
-    api.ask(Command::ChangeEndpoint { key, version: before.version, settings, signing }).await?;
+    api.ask(Command::ChangeEndpoint { key, version: before.version, settings, new_key }).await?;
     answer(&api, key, StatusCode::OK, secret).await
 }
 
@@ -267,7 +267,7 @@ pub(super) async fn resume(
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.
-async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<EndpointKey, Problem> {
+pub(super) async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<EndpointKey, Problem> {
     let mut params = Params::of(uri);
     let account = params.one("account_id")?;
     params.finish()?;
@@ -298,22 +298,12 @@ async fn answer(
     Ok(([(ETAG, format!("\"{}\"", row.version))], json(status, &out)?).into_response())
 }
 
-fn here(view: &View<'_>, key: EndpointKey) -> Result<Endpoint, Problem> {
+pub(super) fn here(view: &View<'_>, key: EndpointKey) -> Result<Endpoint, Problem> {
     view.endpoint(key)?.ok_or_else(no_endpoint)
 }
 
 fn no_endpoint() -> Problem {
     Problem::new(Kind::NotFound, "there is no such endpoint")
-}
-
-/// A new signing key, sealed, and its text to show once.
-fn cut_key(api: &ApiState, key: EndpointKey) -> Result<(SigningKey, Zeroizing<String>), Problem> {
-    let bytes = Zeroizing::new(SystemChance.bytes::<32>().to_vec());
-    let id = KeyId(drawn(api.now(), &mut SystemChance));
-    let purpose = Purpose::SigningKey { account: key.account, endpoint: key.endpoint, key: id };
-    let secret = api.shared.master.seal(&purpose, &bytes, SystemChance.bytes());
-    let text = Key::from_bytes(bytes).map_err(|error| Problem::internal(&error))?.reveal();
-    Ok((SigningKey { id, secret, expires_at: None }, text))
 }
 
 /// The version in `If-Match`; a weak one never fits (RFC 9110 §13.1.1).

@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `events`, `deliveries`, `explain`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `store`, `health` | the routes of each noun |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`access`], [`serve`] | what every request passes |
@@ -24,6 +24,7 @@ mod policies;
 pub mod problem;
 mod query;
 mod rim;
+mod secrets;
 pub mod serve;
 mod store;
 mod wire;
@@ -161,10 +162,15 @@ pub fn router(state: ApiState) -> Router {
     let routes = Router::new()
         .route("/v1/accounts", post(accounts::create).get(accounts::list))
         .route("/v1/accounts/{id}", get(accounts::show).patch(accounts::change))
+        .route("/v1/accounts/{id}/secret", get(secrets::reveal_account))
+        .route("/v1/accounts/{id}/secret/rotate", post(secrets::rotate_account))
         .route("/v1/endpoints", post(endpoints::create).get(endpoints::list))
         .route("/v1/endpoints/{id}", get(endpoints::show).patch(endpoints::change))
         .route("/v1/endpoints/{id}/pause", post(endpoints::pause))
         .route("/v1/endpoints/{id}/resume", post(endpoints::resume))
+        .route("/v1/endpoints/{id}/secret", get(secrets::reveal))
+        .route("/v1/endpoints/{id}/secret/rotate", post(secrets::rotate))
+        .route("/v1/endpoints/{id}/secret/retire", post(secrets::retire))
         .route("/v1/events", post(events::create))
         .route("/v1/events/batch", post(events::batch))
         .route("/v1/events/raw", post(events::raw))

@@ -73,6 +73,8 @@ catalogue! {
     Ambiguous = CONFLICT, "ambiguous-id", "Several accounts have an event of this id";
     /// A pause of what is held, a resume of what runs.
     AlreadySo = CONFLICT, "already-so", "It is so already";
+    /// The newest signing key cannot be retired.
+    NewestKey = CONFLICT, "newest-key", "The newest key cannot be retired";
     /// There is nothing to replay.
     NothingToReplay = CONFLICT, "nothing-to-replay", "There is nothing to replay";
     /// Only a pending delivery can be hurried or called off.
@@ -248,13 +250,15 @@ impl From<Rejection> for Problem {
             Rejection::UnknownAccount
             | Rejection::UnknownEndpoint
             | Rejection::UnknownEvent
-            | Rejection::UnknownDelivery => Kind::NotFound,
+            | Rejection::UnknownDelivery
+            | Rejection::UnknownKey => Kind::NotFound,
             Rejection::AccountExists => Kind::Exists,
             Rejection::EventIdReused => Kind::EventIdReused,
             Rejection::FanOutTooWide { .. } => Kind::FanOut,
             Rejection::TooManyEndpoints => Kind::TooManyEndpoints,
             Rejection::NotUtf8 { .. } => Kind::NotUtf8,
             Rejection::VersionConflict { .. } => Kind::Changed,
+            Rejection::NewestKey => Kind::NewestKey,
             Rejection::AlreadySo { .. } => Kind::AlreadySo,
             Rejection::NothingToReplay { .. } => Kind::NothingToReplay,
             Rejection::NotPending { .. } => Kind::NotPending,

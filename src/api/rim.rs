@@ -10,7 +10,7 @@ use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTI
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
@@ -20,6 +20,9 @@ use crate::ids::drawn;
 
 /// The longest a body may take to come whole.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
+/// Of a body that is too large, so much is read and forgotten: a client that only looks for an answer when it has
+/// sent everything would lose it with the connection.
+const DRAINED_BYTES_MAX: usize = 16 << 20;
 /// Characters of a request id that a caller brings.
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
@@ -107,14 +110,31 @@ pub(super) async fn json_body_or_none(request: Request, bytes_max: usize) -> Res
 
 /// A body of any kind.
 pub(super) async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
-    let too_large = || Problem::new(Kind::TooLarge, format!("the body has more than {bytes_max} bytes"));
-    if http_body_size(&body).is_some_and(|size| size > bytes_max as u64) {
-        return Err(too_large());
+    let announced = http_body_size(&body).map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
+    let mut stream = body.into_data_stream();
+    let (mut parts, mut len) = (Vec::new(), 0);
+    let reading = async {
+        while let Some(part) = stream.next().await {
+            let Ok(part) = part else {
+                return Err(Problem::new(Kind::BadRequest, "the body ended before it was whole"));
+            };
+            len += part.len();
+            if len.max(announced) <= bytes_max {
+                parts.push(part);
+            } else if len.max(announced) > DRAINED_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    };
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    if len.max(announced) > bytes_max {
+        return Err(Problem::new(Kind::TooLarge, format!("the body has more than {bytes_max} bytes")));
     }
-    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, bytes_max)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_limit(&error) => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Kind::BadRequest, "the body ended before it was whole")),
+    match read {
+        Ok(Ok(())) if parts.len() == 1 => Ok(parts.swap_remove(0)),
+        Ok(Ok(())) => Ok(parts.concat().into()),
+        Ok(Err(problem)) => Err(problem),
         Err(_) => {
             let detail = format!("the body did not come whole within {} s", BODY_TIMEOUT.as_secs());
             Err(Problem::new(Kind::TooSlow, detail))
@@ -125,18 +145,6 @@ pub(super) async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem
 /// As announced by `Content-Length`.
 fn http_body_size(body: &Body) -> Option<u64> {
     axum::body::HttpBody::size_hint(body).exact()
-}
-
-fn is_limit(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        // `http_body_util::LengthLimitError`, which the framework does not name.
-        if error.to_string() == "length limit exceeded" {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// A JSON answer.

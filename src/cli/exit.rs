@@ -138,7 +138,8 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Failure {
         let exit = match &error {
             store::Error::Start(StartError::Fatal(fatal)) => of_fatal(fatal),
-            store::Error::Start(StartError::MasterKey(_)) | store::Error::MasterKey(_) => Exit::MasterKey,
+            store::Error::Start(StartError::MasterKey(_) | StartError::HalfResealed)
+            | store::Error::MasterKey(_) => Exit::MasterKey,
             store::Error::Start(StartError::Unfounded) => Exit::Damaged,
             store::Error::Start(StartError::OtherFolds { .. }) => Exit::Failed,
             store::Error::Client(_) => Exit::Failed,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use hooklog::clock::SystemClock;
 use hooklog::store;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub struct Args {
     verb: Verb,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum Verb {
     /// Prove that the store is exactly what its log says; exit code 8 if it is not
     Verify,
@@ -30,6 +31,12 @@ enum Verb {
     Rebuild,
     /// Go on with a log that is not the one that was acknowledged; only on a stopped store
     AcceptHead,
+    /// Seal all secrets under another master key; only on a stopped store
+    Reseal {
+        /// The new key's file; made if it is not there. Run again, it ends what was cut short
+        #[arg(long, value_name = "FILE")]
+        new_master_key_file: PathBuf,
+    },
 }
 
 /// What came out.
@@ -40,6 +47,8 @@ struct Outcome {
     entries: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rows: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed: Option<u64>,
     #[serde(default)]
     findings: Vec<String>,
 }
@@ -78,7 +87,7 @@ async fn on_stopped(folder: PathBuf, config: Option<PathBuf>, verb: Verb) -> Res
                 })?;
                 let result = if report.clean() { "clean" } else { "damaged" };
                 let (entries, rows) = (Some(report.entries), Some(report.rows));
-                Ok(Outcome { result: result.into(), entries, rows, findings: report.findings })
+                Ok(Outcome { result: result.into(), entries, rows, sealed: None, findings: report.findings })
             }
             Verb::Rebuild => {
                 let mut progress = Progress::new("folding the log");
@@ -93,6 +102,11 @@ async fn on_stopped(folder: PathBuf, config: Option<PathBuf>, verb: Verb) -> Res
                 let head = store::accept_head(&options)?;
                 Ok(Outcome { result: "accepted".into(), entries: Some(head.0), ..Outcome::default() })
             }
+            Verb::Reseal { new_master_key_file } => {
+                let sealed =
+                    store::reseal(&options, &new_master_key_file, &*SystemClock::start(), &mut |_| {})?;
+                Ok(Outcome { result: "resealed".into(), sealed: Some(sealed), ..Outcome::default() })
+            }
         }
     });
     let worked = working.await.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
@@ -106,6 +120,10 @@ async fn on_running(to: &To, verb: Verb) -> Result<Outcome, Failure> {
         Verb::AcceptHead => {
             let failure =
                 Failure::new(Exit::InUse, "a server runs on this store, so its head is the acknowledged one");
+            return Err(failure.next("stop the server and give the store's folder with --store"));
+        }
+        Verb::Reseal { .. } => {
+            let failure = Failure::new(Exit::InUse, "secrets are sealed anew on a stopped store only");
             return Err(failure.next("stop the server and give the store's folder with --store"));
         }
     };
@@ -154,6 +172,14 @@ fn say(outcome: &Outcome, out: &mut Output) -> Result<Exit, Failure> {
         "rebuilt" => out.line(format!("{}  {entries}folded anew", paint.good("rebuilt")))?,
         "accepted" => {
             out.line(format!("{}  {entries}and the log goes on from there", paint.good("accepted")))?
+        }
+        "resealed" => {
+            let sealed = outcome.sealed.unwrap_or_default();
+            out.line(format!("{}  {sealed} accounts and endpoints sealed anew", paint.good("resealed")))?;
+            out.hint(
+                "the store opens with the new key only: put its file where the old one was, or name it with \
+                 master_key_file. Whoever has the old key and an old copy of the store reads its secrets still",
+            );
         }
         other => {
             let what = format!("{entries}{rows}{} findings", outcome.findings.len());

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use hooklog_projections::delivery::Due;
-use hooklog_projections::fact::{Actor, DeadReason, Fact, SigningKey};
+use hooklog_projections::fact::{Actor, DeadReason, Fact};
 use hooklog_projections::ids::{DeliveryKey, EndpointKey};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
@@ -120,9 +120,7 @@ impl Engine {
     ) -> Result<(), Fatal> {
         let account = self.account(endpoint.account)?.expect("a delivery's account exists");
         let target = account.endpoints.get(&endpoint.endpoint).expect("a delivery's endpoint exists").clone();
-        let now = self.now;
-        let live = |key: &&SigningKey| key.expires_at.is_none_or(|end| now < end);
-        let signing: Vec<_> = target.signing.iter().filter(live).cloned().collect();
+        let signing = target.live_keys(self.now);
         let (number, run) = (row.attempts + 1, row.run);
         self.record(
             Actor::Hooklog,

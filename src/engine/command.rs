@@ -3,10 +3,10 @@
 use hooklog_projections::fact::{
     AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey,
 };
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, Seq};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Text;
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 
 use crate::log::Body;
 
@@ -14,6 +14,8 @@ use crate::log::Body;
 pub const FAN_OUT_MAX: usize = 100;
 /// The most endpoints of an account.
 pub const ENDPOINTS_MAX: usize = 1_000;
+/// The most signing keys of an endpoint that sign at a time: a rotation lets the oldest beyond that go.
+pub const LIVE_KEYS_MAX: usize = 3;
 
 /// A wish. Ids of new things are drawn by whoever asks, so that an unanswered wish can be asked again.
 #[derive(Clone, Debug)]
@@ -58,8 +60,25 @@ pub enum Command {
         version: u32,
         /// All of them.
         settings: EndpointSettings,
-        /// All of them.
-        signing: Vec<SigningKey>,
+        /// The only key from now on: a moved endpoint is signed for by no key that another host knows (rule
+        /// W12). The keys stay if absent.
+        new_key: Option<SigningKey>,
+    },
+    /// Give an endpoint a new signing key. The others sign beside it for a while.
+    RotateSigningKey {
+        /// Which.
+        key: EndpointKey,
+        /// The newest from now on.
+        new: SigningKey,
+        /// How long the others go on: not at all if zero, and never longer than they would have.
+        overlap: Millis,
+    },
+    /// Let one of an endpoint's older signing keys go at once.
+    RetireSigningKey {
+        /// Which endpoint.
+        key: EndpointKey,
+        /// Which of its keys.
+        id: KeyId,
     },
     /// Hold an endpoint's deliveries.
     PauseEndpoint {
@@ -235,6 +254,12 @@ pub enum Rejection {
         /// The version now.
         version: u32,
     },
+    /// No live signing key has that id.
+    #[error("no key of this id signs for the endpoint; its live keys are shown with its secrets")]
+    UnknownKey,
+    /// The newest key cannot be retired.
+    #[error("this is the newest key, and something must sign: rotate it instead, with an overlap of 0")]
+    NewestKey,
     /// A pause of a held endpoint, or a resume of a running one.
     #[error("the endpoint is {state} already")]
     AlreadySo {

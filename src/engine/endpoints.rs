@@ -4,10 +4,11 @@ use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{
     AccountSettings, Actor, DisabledReason, EndpointSettings, Fact, Sealed, SigningKey,
 };
-use hooklog_projections::ids::{AccountId, EndpointKey};
+use hooklog_projections::ids::{AccountId, EndpointKey, KeyId};
 use hooklog_projections::policy::Text;
+use hooklog_projections::time::Millis;
 
-use super::command::{Answer, ENDPOINTS_MAX, Rejection};
+use super::command::{Answer, ENDPOINTS_MAX, LIVE_KEYS_MAX, Rejection};
 use super::{Decision, Engine};
 
 impl Engine {
@@ -74,7 +75,7 @@ impl Engine {
         key: EndpointKey,
         version: u32,
         settings: EndpointSettings,
-        signing: Vec<SigningKey>,
+        new_key: Option<SigningKey>,
     ) -> Decision<Answer> {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
@@ -82,9 +83,53 @@ impl Engine {
         if endpoint.version != version {
             return Ok(Err(Rejection::VersionConflict { version: endpoint.version }));
         }
+        let signing = new_key.map_or_else(|| endpoint.live_keys(self.now), |key| vec![key]);
         self.record(actor, Fact::EndpointChanged { key, settings, signing })?;
         self.relimit(key)?;
         Ok(Ok(Answer::Endpoint { version: version + 1 }))
+    }
+
+    pub(super) fn rotate_signing_key(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        new: SigningKey,
+        overlap: Millis,
+    ) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        let mut signing = vec![SigningKey { expires_at: None, ..new }];
+        if overlap > Millis(0) {
+            let end = self.now + overlap;
+            let older = endpoint.live_keys(self.now).into_iter().take(LIVE_KEYS_MAX - 1);
+            // A key that was to go earlier goes then: no rotation gives it more time.
+            signing.extend(older.map(|key| SigningKey {
+                expires_at: Some(key.expires_at.map_or(end, |sooner| sooner.min(end))),
+                ..key
+            }));
+        }
+        self.record(actor, Fact::SigningKeysChanged { key, signing })?;
+        Ok(Ok(Answer::Endpoint { version: endpoint.version }))
+    }
+
+    pub(super) fn retire_signing_key(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        id: KeyId,
+    ) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        let mut signing = endpoint.live_keys(self.now);
+        match signing.iter().position(|key| key.id == id) {
+            None => return Ok(Err(Rejection::UnknownKey)),
+            Some(0) => return Ok(Err(Rejection::NewestKey)),
+            Some(at) => drop(signing.remove(at)),
+        }
+        self.record(actor, Fact::SigningKeysChanged { key, signing })?;
+        Ok(Ok(Answer::Endpoint { version: endpoint.version }))
     }
 
     pub(super) fn pause_endpoint(

@@ -14,6 +14,7 @@ pub mod handle;
 mod outcome;
 mod recover;
 mod replay;
+mod reseal;
 pub mod server_policy;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -282,9 +283,13 @@ impl Engine {
             Command::CreateEndpoint { key, settings, signing } => {
                 self.create_endpoint(actor, key, settings, signing)
             }
-            Command::ChangeEndpoint { key, version, settings, signing } => {
-                self.change_endpoint(actor, key, version, settings, signing)
+            Command::ChangeEndpoint { key, version, settings, new_key } => {
+                self.change_endpoint(actor, key, version, settings, new_key)
             }
+            Command::RotateSigningKey { key, new, overlap } => {
+                self.rotate_signing_key(actor, key, new, overlap)
+            }
+            Command::RetireSigningKey { key, id } => self.retire_signing_key(actor, key, id),
             Command::PauseEndpoint { key, reason } => self.pause_endpoint(actor, key, reason),
             Command::DisableEndpoint { key, reason } => self.disable_endpoint(actor, key, reason),
             Command::ResumeEndpoint { key } => self.resume_endpoint(actor, key),
@@ -314,6 +319,7 @@ impl Engine {
             }
             Fact::EndpointCreated { key, .. }
             | Fact::EndpointChanged { key, .. }
+            | Fact::SigningKeysChanged { key, .. }
             | Fact::EndpointPaused { key, .. }
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointResumed { key } => drop(self.accounts.remove(&key.account)),

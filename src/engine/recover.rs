@@ -7,10 +7,11 @@ use std::sync::{Arc, RwLock};
 use hooklog_projections::TABLES;
 use hooklog_projections::delivery::{Deliveries, InFlight as InFlightTable};
 use hooklog_projections::fact::{Actor, Entry, Fact};
+use hooklog_projections::identity::{self, Identity, StoreRow, TheStore};
 use hooklog_projections::ids::{EndpointKey, Seq, StoreId};
 use hooklog_projections::lane::Lanes;
 use hooklog_projections::policy::ErrorClass;
-use hooklog_projections::tables::{FOLDS_VERSION, Tables};
+use hooklog_projections::tables::{FOLDS_VERSION, Table, Tables};
 use hooklog_projections::time::Timestamp;
 use zeroize::Zeroizing;
 
@@ -36,6 +37,12 @@ pub enum StartError {
     /// The log does not begin as a log must.
     #[error("the store does not begin with its founding; restore it from a backup")]
     Unfounded,
+    /// A re-sealing was begun and not ended.
+    #[error(
+        "the store is sealed under two master keys, for its re-sealing was cut short: run `hooklog store reseal` \
+         again with the old key and the same new one"
+    )]
+    HalfResealed,
     /// The views were made by other folds.
     #[error(
         "the store's views were made by another version of Hooklog (folds {found}, this one has {FOLDS_VERSION}); \
@@ -53,16 +60,23 @@ impl From<log::Error> for StartError {
     }
 }
 
-/// The codec of a store's public ids, unsealed from its first entry; proves the master key.
-pub fn id_codec(log: &Log, master: &MasterKey) -> Result<IdCodec, StartError> {
-    match log.entry(Seq(1))?.map(|entry| entry.fact) {
-        Some(Fact::Founded { store, id_key }) => {
-            let key = master.open(&Purpose::StoreIdKey { store }, &id_key)?;
-            let key: [u8; 32] = key.as_slice().try_into().map_err(|_| StartError::Unfounded)?;
-            Ok(IdCodec::new(key, 0))
-        }
-        _ => Err(StartError::Unfounded),
+/// What the store is; its views must be of these folds.
+pub(super) fn store_row(log: &Log) -> Result<StoreRow, StartError> {
+    let folds = settled_row(log)?.ok_or(StartError::Unfounded)?.folds;
+    if folds != FOLDS_VERSION {
+        return Err(StartError::OtherFolds { found: folds });
     }
+    let generation = log.view_version(Identity::NAME).ok_or(StartError::Unfounded)?;
+    let mut rows = Rows::new(generation, Default::default());
+    let row = rows.over(&**log.disk()).get::<Identity>(&TheStore)?;
+    row.ok_or(StartError::Unfounded)
+}
+
+/// The codec of a store's public ids; proves the master key.
+fn id_codec(row: &StoreRow, master: &MasterKey) -> Result<IdCodec, StartError> {
+    let key = master.open(&Purpose::StoreIdKey { store: row.store }, &row.id_key)?;
+    let key: [u8; 32] = key.as_slice().try_into().map_err(|_| StartError::Unfounded)?;
+    Ok(IdCodec::new(key, 0))
 }
 
 impl Engine {
@@ -78,12 +92,25 @@ impl Engine {
             Opened::Existing(log) => log,
             Opened::Fresh(log) => found(log, master, now, chance)?,
         };
-        let ids = Arc::new(id_codec(&log, master)?);
+        if store_row(&log)?.resealing.is_some() {
+            return Err(StartError::HalfResealed);
+        }
+        let mut engine = Engine::take_up(log, master, policy, now)?;
+        engine.release_interrupted()?;
+        engine.find_backlog()?;
+        Ok(engine)
+    }
+
+    /// Takes up a log as it is: nothing is appended, and nothing is sent.
+    pub(super) fn take_up(
+        log: Log,
+        master: &MasterKey,
+        policy: ServerPolicy,
+        now: Timestamp,
+    ) -> Result<Engine, StartError> {
+        let ids = Arc::new(id_codec(&store_row(&log)?, master)?);
         let row = settled_row(&log)?.ok_or(StartError::Unfounded)?;
         let generation = log.view_version(TABLES[0].0).ok_or(StartError::Unfounded)?;
-        if row.folds != FOLDS_VERSION {
-            return Err(StartError::OtherFolds { found: row.folds });
-        }
         let keep: Vec<_> = TABLES.map(|(name, _)| Space::View { name, version: generation }).into();
         log.sweep_views(&[keep, vec![SETTLED_SPACE]].concat())?;
 
@@ -99,7 +126,7 @@ impl Engine {
         rows.committed();
 
         let published = Arc::new(Published::new(log.snapshot(), generation, settled, ids));
-        let mut engine = Engine {
+        Ok(Engine {
             scheduler: Scheduler::new(limits(&policy), now.max(log.last_at())),
             now: now.max(log.last_at()),
             log,
@@ -114,10 +141,7 @@ impl Engine {
             settled_at: row.upto,
             sending: false,
             accepting: true,
-        };
-        engine.release_interrupted()?;
-        engine.find_backlog()?;
-        Ok(engine)
+        })
     }
 
     /// What had a request out when the last process ended is due again: its outcome is unknown.
@@ -177,9 +201,13 @@ fn found(
     }
     log.disk().ensure(SETTLED_SPACE)?;
     let entry = Entry { seq: Seq(1), at: now, actor: Actor::Hooklog, fact: Fact::Founded { store, id_key } };
+    let mut rows = Rows::new(1, Default::default());
+    identity::fold(&mut rows.over(&**log.disk()), &entry)?;
+    let mut changes = rows.changes();
+    changes.push(settled_mark(Seq(1)));
     log.append(Pending {
         entries: vec![entry],
-        changes: vec![settled_mark(Seq(1))],
+        changes,
         views: TABLES.iter().map(|(name, _)| (*name, 1)).chain([("settled", 1)]).collect(),
         ..Pending::default()
     })?;

@@ -69,7 +69,7 @@ mod tests {
     variants! {
         Founded AccountCreated AccountChanged EndpointCreated EndpointChanged EndpointPaused EndpointDisabled
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
-        Cancelled OwnerTold AccountSecretChanged Resealed
+        Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -131,7 +131,7 @@ mod tests {
             Fact::EndpointChanged {
                 key,
                 settings: EndpointSettings { schedule: None, ..endpoint_settings },
-                signing,
+                signing: signing.clone(),
             },
             Fact::EndpointPaused { key, reason: "maintenance".into() },
             Fact::EndpointDisabled { key, reason: DisabledReason::Requested("abuse".into()) },
@@ -192,6 +192,8 @@ mod tests {
             Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
             Fact::AccountSecretChanged { account: key.account, secret: Sealed(vec![1, 2, 4]) },
             Fact::Resealed { id_key: Sealed(vec![1, 2, 5]) },
+            Fact::SigningKeysChanged { key, signing },
+            Fact::ResealBegan { id_key: Sealed(vec![1, 2, 6]) },
         ]
     }
 

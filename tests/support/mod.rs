@@ -1,6 +1,7 @@
 //! What several tests need. Each file says what it stands in for.
 #![allow(dead_code)]
 
+pub mod case;
 pub mod chance;
 pub mod judge;
 pub mod outage;

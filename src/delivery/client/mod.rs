@@ -71,10 +71,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 5 s each, the system's certificates, and a quarter of the files that the process may open, 64 to 4,096.
+    /// 5 s each, the system's certificates, and an eighth of the files that the process may open, 32 to 4,096.
     fn default() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let idle_max = files.map_or(4096, |files| (files / 4).clamp(64, 4096) as usize);
+        let idle_max = files.map_or(4096, |files| (files / 8).clamp(32, 4096) as usize);
         Options {
             connect_timeout: Duration::from_secs(5),
             lookup_timeout: Duration::from_secs(5),

@@ -1,0 +1,238 @@
+//! `/v1/endpoints/{id}/secret` and `/v1/accounts/{id}/secret`: secrets brought or drawn, rotated, retired and
+//! shown. The one file of the API that opens what is sealed.
+//!
+//! A secret stands in the answer that makes it, and after that only in a reveal, which is logged without it.
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use hooklog_projections::account::Endpoint;
+use hooklog_projections::fact::{Sealed, SigningKey};
+use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
+use hooklog_projections::time::Millis;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+use super::accounts::{SETTINGS_BYTES_MAX, account_id, known};
+use super::endpoints::{find, here};
+use super::fields::{Bad, Fields, bad, id, number, parse, text};
+use super::policies::moment_text;
+use super::problem::Problem;
+use super::rim::{RequestId, json, json_body, json_body_or_none};
+use super::{ApiState, unexpected};
+use crate::clock::{Chance, SystemChance};
+use crate::delivery::Key;
+use crate::engine::{Answer, Command};
+use crate::ids::drawn;
+use crate::secrets::Purpose;
+
+/// Characters of an account's secret.
+const SECRET_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
+/// Hours that older keys go on signing after a rotation, unless it says otherwise.
+const OVERLAP_HOURS: u64 = 24;
+/// The most hours that it can ask for: 7 days.
+const OVERLAP_HOURS_MAX: u64 = 7 * 24;
+
+/// An endpoint's live keys, newest first.
+#[derive(Serialize)]
+struct KeysOut {
+    endpoint_id: EndpointId,
+    /// The new one, in the answer that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_secret: Option<String>,
+    keys: Vec<KeyOut>,
+}
+
+#[derive(Serialize)]
+struct KeyOut {
+    id: KeyId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// `null` while it is the newest.
+    expires_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TextOut {
+    account_id: AccountId,
+    secret: String,
+}
+
+pub(super) async fn rotate(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let hours = fields.optional("overlap_hours", number(0, OVERLAP_HOURS_MAX)).unwrap_or(OVERLAP_HOURS);
+    let brought = fields.optional("signing_secret", signing_secret);
+    if let Some(new) = &brought {
+        let row = api.read(move |_, view| here(view, key)).await?;
+        for (_, old) in opened(&api, key, &row)? {
+            if old.as_bytes() == new.as_bytes() {
+                fields.fail("signing_secret", bad("in-use", "this key signs already; bring another"));
+            }
+        }
+    }
+    fields.finish()?;
+    let (new, secret) = seal(&api, key, &brought.map_or_else(drawn_key, Ok)?);
+    let overlap = Millis::from_secs(hours * 3600);
+    match api.ask(Command::RotateSigningKey { key, new, overlap }).await? {
+        Answer::Endpoint { .. } => {}
+        other => return Err(unexpected(other)),
+    }
+    keys(&api, key, Some(secret)).await
+}
+
+pub(super) async fn retire(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let id = fields.required("key_id", self::id::<KeyId>);
+    fields.finish()?;
+    let Some(id) = id else { return Err(Problem::invalid(Vec::new())) };
+    api.ask(Command::RetireSigningKey { key, id }).await?;
+    keys(&api, key, None).await
+}
+
+pub(super) async fn reveal(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    Extension(request_id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let row = api.read(move |_, view| here(view, key)).await?;
+    let keys = opened(&api, key, &row)?.into_iter().map(|(signing, secret)| KeyOut {
+        id: signing.id,
+        secret: Some(secret.reveal().to_string()),
+        expires_at: signing.expires_at.map(moment_text),
+    });
+    let out = KeysOut { endpoint_id: key.endpoint, signing_secret: None, keys: keys.collect() };
+    tracing::info!(
+        endpoint = %key.endpoint, actor = ?api.actor(), request = %request_id.0,
+        "the signing secrets of an endpoint were revealed"
+    );
+    json(StatusCode::OK, &out)
+}
+
+pub(super) async fn rotate_account(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = account_id(&id)?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let brought = fields.optional("secret", account_secret);
+    let row = api.read(move |_, view| known(view, id)).await?;
+    if let Some(new) = &brought
+        && *open_text(&api, id, &row.secret)? == **new
+    {
+        fields.fail("secret", bad("in-use", "this is the secret already; bring another"));
+    }
+    fields.finish()?;
+    let secret = brought.map_or_else(drawn_text, Ok)?;
+    let sealed = seal_text(&api, id, &secret);
+    match api.ask(Command::ChangeAccountSecret { account: id, secret: sealed }).await? {
+        Answer::Done => json(StatusCode::OK, &TextOut { account_id: id, secret: secret.to_string() }),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(super) async fn reveal_account(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    Extension(request_id): Extension<RequestId>,
+) -> Result<Response, Problem> {
+    let id = account_id(&id)?;
+    let row = api.read(move |_, view| known(view, id)).await?;
+    let secret = open_text(&api, id, &row.secret)?;
+    tracing::info!(
+        account = %id, actor = ?api.actor(), request = %request_id.0, "the secret of an account was revealed"
+    );
+    json(StatusCode::OK, &TextOut { account_id: id, secret: secret.to_string() })
+}
+
+/// A signing key that a caller brings: rule W5.
+pub(super) fn signing_secret(value: &RawValue) -> Result<Key, Bad> {
+    let text = Zeroizing::new(parse::<String>(value, "a text")?);
+    Key::parse(&text).map_err(|error| bad("bad-secret", error.to_string()))
+}
+
+/// An account's secret that a caller brings. It is used as text, so any will do that nobody guesses.
+pub(super) fn account_secret(value: &RawValue) -> Result<Zeroizing<String>, Bad> {
+    let secret = Zeroizing::new(text(*SECRET_CHARS.end())(value)?);
+    if secret.chars().count() < *SECRET_CHARS.start() {
+        return Err(bad("length", "a secret has 16 to 256 characters"));
+    }
+    Ok(secret)
+}
+
+/// 32 bytes of the operating system's chance.
+pub(super) fn drawn_key() -> Result<Key, Problem> {
+    let bytes = Zeroizing::new(SystemChance.bytes::<32>().to_vec());
+    Key::from_bytes(bytes).map_err(|error| Problem::internal(&error))
+}
+
+/// The same as text: what an account's secret looks like if nobody brings one.
+pub(super) fn drawn_text() -> Result<Zeroizing<String>, Problem> {
+    drawn_key().map(|key| key.reveal())
+}
+
+/// A new key of an endpoint, sealed, and its text to show once.
+pub(super) fn seal(api: &ApiState, endpoint: EndpointKey, key: &Key) -> (SigningKey, Zeroizing<String>) {
+    let id = KeyId(drawn(api.now(), &mut SystemChance));
+    let secret = api.shared.master.seal(&purpose(endpoint, id), key.as_bytes(), SystemChance.bytes());
+    (SigningKey { id, secret, expires_at: None }, key.reveal())
+}
+
+/// An account's secret, sealed.
+pub(super) fn seal_text(api: &ApiState, account: AccountId, secret: &str) -> Sealed {
+    let purpose = Purpose::AccountSecret { account };
+    api.shared.master.seal(&purpose, secret.as_bytes(), SystemChance.bytes())
+}
+
+fn purpose(endpoint: EndpointKey, key: KeyId) -> Purpose {
+    Purpose::SigningKey { account: endpoint.account, endpoint: endpoint.endpoint, key }
+}
+
+/// An endpoint's live keys, newest first.
+fn opened(api: &ApiState, key: EndpointKey, row: &Endpoint) -> Result<Vec<(SigningKey, Key)>, Problem> {
+    let open = |signing: SigningKey| {
+        let bytes = api.shared.master.open(&purpose(key, signing.id), &signing.secret);
+        let bytes = bytes.map_err(|error| Problem::internal(&error))?;
+        Ok((signing, Key::from_bytes(bytes).map_err(|error| Problem::internal(&error))?))
+    };
+    row.live_keys(api.now()).into_iter().map(open).collect()
+}
+
+fn open_text(api: &ApiState, account: AccountId, secret: &Sealed) -> Result<Zeroizing<String>, Problem> {
+    let bytes = api.shared.master.open(&Purpose::AccountSecret { account }, secret);
+    let bytes = bytes.map_err(|error| Problem::internal(&error))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| Problem::internal(&error))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+async fn keys(
+    api: &ApiState,
+    key: EndpointKey,
+    secret: Option<Zeroizing<String>>,
+) -> Result<Response, Problem> {
+    let row = api.read(move |_, view| here(view, key)).await?;
+    let live = row.live_keys(api.now()).into_iter();
+    let keys = live.map(|signing| KeyOut {
+        id: signing.id,
+        secret: None,
+        expires_at: signing.expires_at.map(moment_text),
+    });
+    let signing_secret = secret.map(|secret| secret.to_string());
+    json(StatusCode::OK, &KeysOut { endpoint_id: key.endpoint, signing_secret, keys: keys.collect() })
+}
