@@ -223,6 +223,11 @@ impl World {
         self.start();
     }
 
+    /// Opens a stopped store again.
+    pub fn resume(&mut self) {
+        self.start();
+    }
+
     /// Stops the store in order.
     pub async fn stop(&mut self) {
         let (store, ..) = self.open.take().expect("it runs");
