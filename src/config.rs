@@ -27,12 +27,13 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 24] = [
+const VARIABLES: [&str; 25] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
     "HOOKLOG_DATA_BYTES_MAX",
     "HOOKLOG_DISABLE_AFTER_SECS",
+    "HOOKLOG_EXTRA_CA",
     "HOOKLOG_IN_FLIGHT_MAX",
     "HOOKLOG_LISTEN",
     "HOOKLOG_LOG",
@@ -89,6 +90,9 @@ pub struct Layer {
     /// Private addresses that may be reached: a CIDR with an optional port, such as 10.1.0.0/16 or 127.0.0.1:8080
     #[arg(long, env = "HOOKLOG_ALLOW", hide_env_values = true, value_name = "CIDR", value_delimiter = ',')]
     pub allow: Option<Vec<String>>,
+    /// A file of PEM certificates that receivers may be signed by, beside the system's: a private authority
+    #[arg(long, env = "HOOKLOG_EXTRA_CA", hide_env_values = true, value_name = "FILE")]
+    pub extra_ca: Option<PathBuf>,
     /// The retry schedule: ledger, ledger-5, ukue, standard-webhooks, or waits such as 1m,5m,30m [default: ledger]
     #[arg(long, env = "HOOKLOG_SCHEDULE", hide_env_values = true, value_name = "SCHEDULE")]
     pub schedule: Option<ScheduleText>,
@@ -279,8 +283,9 @@ impl Layer {
             Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let Layer { store, master_key_file, operator_token_file, notifications_key_file, .. } = &mut layer;
-        for path in [store, master_key_file, operator_token_file, notifications_key_file] {
+        let Layer { store, master_key_file, operator_token_file, extra_ca, notifications_key_file, .. } =
+            &mut layer;
+        for path in [store, master_key_file, operator_token_file, extra_ca, notifications_key_file] {
             *path = path.take().map(|path| folder.join(path));
         }
         Ok(layer)
@@ -295,6 +300,7 @@ impl Layer {
             operator_token_file: self.operator_token_file.or(below.operator_token_file),
             allow_http: self.allow_http.or(below.allow_http),
             allow: self.allow.or(below.allow),
+            extra_ca: self.extra_ca.or(below.extra_ca),
             schedule: self.schedule.or(below.schedule),
             response_policy: self.response_policy.or(below.response_policy),
             retries_percent: self.retries_percent.or(below.retries_percent),
@@ -328,6 +334,7 @@ impl Layer {
             allow_http: self.allow_http.unwrap_or(false),
             ..guard::Policy::default()
         };
+        store.client.extra_ca = self.extra_ca;
         let defaults = ServerPolicy::default();
         let retries_percent = self.retries_percent.unwrap_or(defaults.retries_percent);
         if retries_percent > 100 {
@@ -422,6 +429,7 @@ mod tests {
             store = "/srv/hooklog"
             allow_http = true
             allow = ["10.0.0.0/8", "127.0.0.1:8080"]
+            extra_ca = "/etc/hooklog/ca.pem"
             schedule = { waits = ["1m", "5m"], jitter_percent = 20 }
             response_policy = "ledger-strict"
             retries_percent = 10
@@ -437,6 +445,7 @@ mod tests {
         assert_eq!(config.store.guard.allow.len(), 2);
         assert_eq!(config.store.policy.response_policy, ResponsePolicy::LedgerStrict);
         assert_eq!(config.store.policy.signature_header.as_str(), "X-Acme-Signature");
+        assert_eq!(config.store.client.extra_ca.as_deref(), Some(Path::new("/etc/hooklog/ca.pem")));
         assert_eq!(config.store.policy.in_flight_max, 7);
         let Schedule::Custom { waits, jitter } = config.store.policy.schedule else { panic!("custom waits") };
         assert_eq!(waits, [Millis(60_000), Millis(300_000)]);

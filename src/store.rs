@@ -41,6 +41,8 @@ pub struct Options {
     pub policy: ServerPolicy,
     /// Which addresses may be reached.
     pub guard: guard::Policy,
+    /// How they are reached.
+    pub client: delivery::client::Options,
 }
 
 /// Where the master key comes from.
@@ -99,6 +101,7 @@ impl Options {
             log: log::Options::default(),
             policy: ServerPolicy::default(),
             guard: guard::Policy::default(),
+            client: delivery::client::Options::default(),
         }
     }
 
@@ -140,7 +143,7 @@ impl Store {
         let mut engine =
             Engine::start(opened, &master, options.policy.clone(), clock.now(), &mut SystemChance)?;
         engine.set_sending(deliver);
-        let client = Arc::new(Client::new(options.guard, delivery::client::Options::default())?);
+        let client = Arc::new(Client::new(options.guard, options.client)?);
         let courier = HttpCourier::new(
             client.clone(),
             master.clone(),

@@ -511,7 +511,7 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
         for attempt in engine.finish().unwrap().attempts {
             let heard =
                 Heard { status: 404, headers: vec![], body: Bytes::new(), truncated: false, address: None };
-            let outcome = Outcome { result: Ok(heard), took: Millis(1), resent: false };
+            let outcome = Outcome::of(Ok(heard), Millis(1));
             engine.handle(Input::Outcome { delivery: attempt.delivery.seq, outcome }, &mut chance).unwrap();
         }
         engine.finish().unwrap();

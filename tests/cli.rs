@@ -506,6 +506,38 @@ fn the_demo_passes() {
     assert!(shown.contains("planned 12 h, played "), "{shown}");
     assert_eq!(shown.matches("both signatures verified on each").count(), 5, "{shown}");
     assert!(!shown.contains('\u{1b}'), "no colour without a terminal");
+
+    // What the README shows is what it does: but for ids and times, line for line.
+    let readme = std::fs::read_to_string("README.md").unwrap();
+    let block =
+        readme.split("<!-- demo:begin -->").nth(1).unwrap().split("<!-- demo:end -->").next().unwrap();
+    let block = block.trim().trim_start_matches("```text\n").trim_end_matches("```");
+    assert_eq!(timeless(&shown), timeless(block));
+}
+
+/// A text without what differs from run to run: drawn ids, and numbers with a unit of time.
+fn timeless(text: &str) -> String {
+    let words = |line: &str| -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let played = |at: usize| {
+            let unit = words.get(at + 1).map_or("", |word| word.trim_end_matches(','));
+            matches!(unit, "ms" | "s") && words[at].parse::<f64>().is_ok()
+        };
+        let word = |at: usize| {
+            if played(at) {
+                "0".to_owned()
+            } else if at > 0 && played(at - 1) {
+                "ms".to_owned()
+            } else if words[at].starts_with("evt_") {
+                "evt_…".to_owned()
+            } else {
+                words[at].clone()
+            }
+        };
+        // Columns move with the length of what is left out.
+        (0..words.len()).map(word).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    text.trim().lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -2,80 +2,26 @@
 
 #[path = "support/receiver.rs"]
 mod receiver;
+#[path = "support/sender.rs"]
+mod sender;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use hooklog::delivery::client::{Lookup, Options};
 use hooklog::delivery::guard::Policy;
-use hooklog::delivery::{Answer, Client, Fault, Key, Outcome, Request, TextSecret};
-use hooklog_projections::fact::Schemes;
+use hooklog::delivery::{Client, Key, Request};
 use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Millis, Timestamp};
 use receiver::{Received, Receiver, Step, answer, raw};
-
-const KEY: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const BODY: &str = r#"{"id":"evt_01","type":"payment.settled","data":{"amount":12900,"currency":"EUR"}}"#;
-const AT: u64 = 1_700_000_000;
-
-/// Long enough never to matter on a busy machine.
-const LONG: Duration = Duration::from_secs(30);
-/// Short enough to wait for.
-const SHORT: Duration = Duration::from_millis(300);
-
-fn policy(allow: &[&str]) -> Policy {
-    let allow = allow.iter().map(|line| line.parse().expect("a line")).collect();
-    Policy { allow, allow_http: true, ..Policy::default() }
-}
-
-fn client() -> Client {
-    Client::new(policy(&["127.0.0.1"]), Options::default()).expect("a client")
-}
-
-fn request(url: impl Into<String>) -> Request {
-    Request {
-        url: url.into(),
-        event_id: "evt_01".parse().expect("an id"),
-        body: Bytes::from_static(BODY.as_bytes()),
-        content_type: "application/json".to_owned(),
-        run: 1,
-        keys: vec![Key::parse(KEY).expect("a key")],
-        account_secret: Some(TextSecret::new(KEY.to_owned().into())),
-        schemes: Schemes { standard: true, ledger: true },
-        signature_header: Default::default(),
-        headers: vec![],
-        timeout: LONG,
-    }
-}
-
-async fn send(client: &Client, request: Request) -> Outcome {
-    client.send(request, || AT).await
-}
-
-/// What comes of one request to a receiver that replies so.
-async fn exchange(reply: Vec<Step>) -> Outcome {
-    exchange_within(LONG, reply).await
-}
-
-async fn exchange_within(timeout: Duration, reply: Vec<Step>) -> Outcome {
-    let receiver = Receiver::scripted(vec![reply]).await;
-    send(&client(), Request { timeout, ..request(receiver.url("/h")) }).await
-}
-
-#[track_caller]
-fn answered(outcome: Outcome) -> Answer {
-    outcome.result.expect("an answer")
-}
-
-#[track_caller]
-fn failed(outcome: Outcome) -> Fault {
-    outcome.result.expect_err("no answer")
-}
+use sender::{
+    AT, BODY, KEY, LONG, Names, SHORT, answered, client, exchange, exchange_within, failed, policy, request,
+    resolving, send,
+};
 
 #[tokio::test]
 async fn a_whole_request_is_as_documented_and_verifies() {
@@ -104,7 +50,6 @@ async fn a_whole_request_is_as_documented_and_verifies() {
     idempotency-key: evt_01
     webhook-replay: 2
     authorization: Bearer t0ken
-    accept: */*
     host: RECEIVER
     content-length: 81
 
@@ -386,30 +331,6 @@ async fn localhost_is_reached_where_loopback_is_allowed() {
     answered(send(&client, request(format!("http://localhost:{port}/"))).await);
 }
 
-/// Answers look-ups from a list, the last one again and again.
-struct Names(Mutex<VecDeque<Result<Vec<IpAddr>, io::ErrorKind>>>);
-
-impl Names {
-    fn new(answers: &[Result<&str, io::ErrorKind>]) -> Arc<Names> {
-        let parse = |list: &str| list.split_whitespace().map(|a| a.parse().expect("an address")).collect();
-        Arc::new(Names(Mutex::new(answers.iter().map(|answer| answer.map(parse)).collect())))
-    }
-}
-
-impl Lookup for Names {
-    fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        let mut answers = self.0.lock().expect("no panic");
-        let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
-        Box::pin(async move { answer.expect("an answer").map_err(io::Error::from) })
-    }
-}
-
-fn resolving(allow: &str, port: u16, names: Arc<dyn Lookup>) -> Client {
-    let mut policy = policy(&[allow]);
-    policy.ports.push(port);
-    Client::with_lookup(policy, Options::default(), names).expect("a client")
-}
-
 #[tokio::test]
 async fn a_name_is_judged_by_all_its_addresses() {
     let receiver = Receiver::scripted(vec![answer(200, "", "")]).await;
@@ -457,7 +378,7 @@ async fn a_name_without_an_address_is_a_dns_fault() {
     }
     // By the look-up's own limit, by the connection's, and by the request's.
     for (lookup, connect, total) in [(SHORT, LONG, LONG), (LONG, SHORT, LONG), (LONG, LONG, SHORT)] {
-        let options = Options { connect_timeout: connect, lookup_timeout: lookup };
+        let options = Options { connect_timeout: connect, lookup_timeout: lookup, ..Options::default() };
         let client = Client::with_lookup(policy(&[]), options, Arc::new(Never)).expect("a client");
         let fault = failed(send(&client, Request { timeout: total, ..request(url) }).await);
         assert_eq!(fault.class, ErrorClass::Dns, "{fault:?}");

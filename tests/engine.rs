@@ -49,7 +49,7 @@ impl Courier for Receiver {
             let _ = self.ended.send(attempt.delivery.seq);
             let heard =
                 Heard { status, headers: vec![], body: Bytes::new(), truncated: false, address: None };
-            Outcome { result: Ok(heard), took: Millis(1), resent: false }
+            Outcome::of(Ok(heard), Millis(1))
         })
     }
 }

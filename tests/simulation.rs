@@ -280,7 +280,7 @@ impl World {
                 address: None,
             })
         };
-        let fault = |class| Err(delivery::Fault { class, detail: "simulated".into() });
+        let fault = |class| Err(delivery::Fault::new(class, "simulated"));
         let result = match self.moods[&attempt.endpoint.endpoint] {
             Mood::Well => status(if self.chance.below(20) == 0 { 500 } else { 204 }, vec![]),
             Mood::Failing => match self.chance.below(3) {
@@ -293,7 +293,7 @@ impl World {
             Mood::Throttling => status(429, vec![("retry-after", (1 + self.chance.below(900)).to_string())]),
             Mood::Gone => status(410, vec![]),
         };
-        Outcome { result, took: Millis(5), resent: false }
+        Outcome::of(result, Millis(5))
     }
 
     /// The process dies; what it had not finished is unknown, and another one starts.

@@ -40,8 +40,6 @@ pub struct Delivery {
     pub last_attempt: Option<LastAttempt>,
     /// Dead from then on, without another request.
     pub expire_at: Option<Timestamp>,
-    /// When the first try of this run was due: the schedule's total counts from here.
-    pub run_began_at: Timestamp,
 }
 
 /// Where a delivery stands. A batch never ends with one in `Deciding`.
@@ -216,7 +214,6 @@ impl Delivery {
             latest: seq,
             last_attempt: None,
             expire_at: *expire_at,
-            run_began_at: *due_at,
         })
     }
 
@@ -291,7 +288,6 @@ impl Delivery {
                 self.run = *run;
                 self.tries = 0;
                 self.interruptions = 0;
-                self.run_began_at = *due_at;
                 // A deadline was for the first run; who replays wants it sent all the same.
                 self.expire_at = None;
                 State::Pending { due_at: *due_at }

@@ -172,12 +172,29 @@ impl Policy {
 
     /// Whether a connection to any of these addresses may be made: one bad address condemns them all, since it
     /// is either an attack or a broken zone (rule S5). Judged with the port if it is known; without one, only
-    /// allow-list lines without a port count.
+    /// allow-list lines without a port count. `own` are this machine's addresses: the way to them leads past the
+    /// walls around it, so they are refused although they may be public (rule S11).
     ///
     /// # Errors
     /// The first [`Refusal`].
-    pub fn check_addresses(&self, addresses: &[IpAddr], port: Option<u16>) -> Result<(), Refusal> {
-        addresses.iter().try_for_each(|a| if self.allows(*a, port) { Ok(()) } else { judge(*a) })
+    pub fn check_addresses(
+        &self,
+        addresses: &[IpAddr],
+        port: Option<u16>,
+        own: &[IpAddr],
+    ) -> Result<(), Refusal> {
+        addresses.iter().try_for_each(|address| {
+            if self.allows(*address, port) {
+                return Ok(());
+            }
+            judge(*address)?;
+            let canonical = address.to_canonical();
+            if own.iter().any(|own| own.to_canonical() == canonical) {
+                let what = "this machine's own address";
+                return Err(Refusal { address: *address, net: canonical.into(), what });
+            }
+            Ok(())
+        })
     }
 
     fn allows(&self, address: IpAddr, port: Option<u16>) -> bool {
@@ -442,7 +459,7 @@ mod tests {
         let policy = allowing(&["127.0.0.1:8080", "10.1.0.0/16"]);
         let check = |text: &str, port| {
             let addresses: Vec<IpAddr> = text.split(' ').map(|a| a.parse().expect("an address")).collect();
-            policy.check_addresses(&addresses, port).is_ok()
+            policy.check_addresses(&addresses, port, &[]).is_ok()
         };
         assert!(check("8.8.8.8 2606:4700:4700::1111", Some(443)));
         assert!(!check("8.8.8.8 10.0.0.1", Some(443)));
@@ -453,6 +470,27 @@ mod tests {
         assert!(!check("127.0.0.1", None));
         assert!(check("10.1.0.1", None));
         assert!(!check("127.0.0.1 ::1", Some(8080)));
+    }
+
+    #[test]
+    fn our_own_addresses_are_refused_unless_allowed() {
+        let own: Vec<IpAddr> =
+            ["8.8.4.4", "2a00:1::7", "127.0.0.1"].map(|a| a.parse().expect("an address")).to_vec();
+        let check = |policy: &Policy, address: &str| {
+            policy.check_addresses(&[address.parse().expect("an address")], Some(443), &own)
+        };
+        let strict = allowing(&[]);
+        insta::assert_snapshot!(check(&strict, "8.8.4.4").expect_err("ours"), @"8.8.4.4 is not allowed: 8.8.4.4/32 is this machine's own address; an operator can allow it by CIDR");
+        for address in ["2a00:1::7", "::ffff:8.8.4.4", "127.0.0.1"] {
+            check(&strict, address).expect_err(address);
+        }
+        for address in ["8.8.8.8", "2a00:1::8"] {
+            check(&strict, address).expect(address);
+        }
+        let policy = allowing(&["8.8.4.4:443", "127.0.0.1"]);
+        for address in ["8.8.4.4", "127.0.0.1"] {
+            check(&policy, address).expect(address);
+        }
     }
 
     #[test]

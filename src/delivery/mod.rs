@@ -59,6 +59,26 @@ pub struct Outcome {
     /// Whether it was sent a second time on a fresh connection, because the kept one it first went out on was
     /// closed under it. The receiver may have seen it twice, under one id.
     pub resent: bool,
+    /// Whether the connection it last went out on had served another request before.
+    pub reused: bool,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+/// How long the parts of an attempt took, as far as they took place: on a kept connection nothing is connected,
+/// and what failed has nothing after it. Of a request that was sent again, the parts of its second way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Resolving the name.
+    pub dns: Option<Duration>,
+    /// Until TCP was connected, to whichever address was first.
+    pub connect: Option<Duration>,
+    /// The TLS handshake.
+    pub tls: Option<Duration>,
+    /// From handing over the request to the first byte that came back.
+    pub first_byte: Option<Duration>,
+    /// From the whole head to the end of the body, or to where reading ended.
+    pub body: Option<Duration>,
 }
 
 /// A whole response head, and as much of the body as is kept.
@@ -83,8 +103,80 @@ pub struct Answer {
 pub struct Fault {
     /// Its kind, which [`classify`](classify::classify) judges.
     pub class: ErrorClass,
+    /// What exactly it was, where its kind has several.
+    pub reason: Option<Reason>,
     /// For people, the customer included: no URL, no address, no secret. At most 300 characters.
     pub detail: String,
+    /// Who was connected to, or could not be, if it came to that. For operators.
+    pub address: Option<SocketAddr>,
+}
+
+/// What exactly went wrong. All of these pass one day, so none changes what follows; they tell people what to
+/// repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// DNS: there is no such name.
+    NoSuchName,
+    /// DNS: the name has no address.
+    NoAddress,
+    /// DNS: no name server could say.
+    NameServerFailed,
+    /// DNS: no name server answered in time.
+    NameServerSilent,
+    /// TCP: nobody listens.
+    Refused,
+    /// TCP: no way there.
+    Unreachable,
+    /// TCP: not connected in time.
+    ConnectSlow,
+    /// TLS: its time is over.
+    CertificateExpired,
+    /// TLS: its time has not come.
+    CertificateNotYetValid,
+    /// TLS: it is for other names.
+    CertificateWrongHost,
+    /// TLS: nobody we trust signed it; also one that signed itself.
+    CertificateUnknownIssuer,
+    /// TLS: anything else about it.
+    CertificateUnusable,
+    /// TLS: it wants one of ours.
+    ClientCertificateWanted,
+    /// TLS: no version or cipher in common.
+    NoCommonTls,
+    /// TLS: what answers speaks something else.
+    NotTls,
+    /// TLS: ended by the receiver.
+    Alert,
+    /// TLS: the connection was closed.
+    HandshakeClosed,
+    /// TLS: not finished in time.
+    HandshakeSlow,
+}
+
+impl Reason {
+    /// Its name in records. Recorded names never change their meaning.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::NoSuchName => "no-such-name",
+            Reason::NoAddress => "no-address",
+            Reason::NameServerFailed => "name-server-failed",
+            Reason::NameServerSilent => "name-server-silent",
+            Reason::Refused => "refused",
+            Reason::Unreachable => "unreachable",
+            Reason::ConnectSlow => "connect-slow",
+            Reason::CertificateExpired => "certificate-expired",
+            Reason::CertificateNotYetValid => "certificate-not-yet-valid",
+            Reason::CertificateWrongHost => "certificate-wrong-host",
+            Reason::CertificateUnknownIssuer => "certificate-unknown-issuer",
+            Reason::CertificateUnusable => "certificate-unusable",
+            Reason::ClientCertificateWanted => "client-certificate-wanted",
+            Reason::NoCommonTls => "no-common-tls",
+            Reason::NotTls => "not-tls",
+            Reason::Alert => "alert",
+            Reason::HandshakeClosed => "handshake-closed",
+            Reason::HandshakeSlow => "handshake-slow",
+        }
+    }
 }
 
 /// The response fields that are kept; every other one (`set-cookie` first of all) is forgotten at once.
@@ -96,6 +188,28 @@ pub const KEPT_HEADER_BYTES: usize = 1024;
 
 /// Bytes kept of a response body: an error page's first screen.
 pub const KEPT_BODY_BYTES: usize = 16 * 1024;
+
+impl Outcome {
+    /// One that took so long, of which nothing else is known.
+    pub fn of(result: Result<Answer, Fault>, took: Millis) -> Outcome {
+        Outcome { result, took, resent: false, reused: false, timings: Timings::default() }
+    }
+
+    /// Who was spoken to, if it came to that.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.result {
+            Ok(answer) => answer.address,
+            Err(fault) => fault.address,
+        }
+    }
+}
+
+impl Fault {
+    /// One of which nothing else is known.
+    pub fn new(class: ErrorClass, detail: impl Into<String>) -> Fault {
+        Fault { class, reason: None, detail: detail.into(), address: None }
+    }
+}
 
 impl Answer {
     /// The values of one kept field, in the order they came. `name` in lower case.

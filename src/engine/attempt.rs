@@ -26,7 +26,7 @@ impl Engine {
             let start = match self.alone.pop_front() {
                 Some(start) if self.lane_limits(start.endpoint)?.held => {
                     // It was held meanwhile: it goes back and waits with the others.
-                    self.scheduler.handle_ended(start.endpoint, self.now);
+                    self.scheduler.handle_unsent(start.endpoint, self.now);
                     self.waits(start.endpoint, start.due_at, start.delivery)?;
                     continue;
                 }
@@ -56,12 +56,12 @@ impl Engine {
         let Some(row) = row else {
             // The scheduler's page was older than the log: what it knew is looked up again.
             tracing::error!(delivery = %start.delivery, "a due entry without a waiting delivery was skipped");
-            self.scheduler.handle_ended(start.endpoint, self.now);
+            self.scheduler.handle_unsent(start.endpoint, self.now);
             return Ok(());
         };
         if row.expire_at.is_some_and(|end| end <= self.now) {
             self.expire(key, start.endpoint, &row, start.due_at)?;
-            self.scheduler.handle_ended(start.endpoint, self.now);
+            self.scheduler.handle_unsent(start.endpoint, self.now);
             return Ok(());
         }
         let alone = row.interruptions >= INTERRUPTIONS_ALONE;

@@ -118,8 +118,7 @@ impl Courier for HttpCourier {
                 Ok(request) => self.client.send(request, || self.clock.now().0 / 1000).await,
                 Err(detail) => {
                     tracing::error!(%detail, "an attempt could not be made");
-                    let fault = Fault { class: ErrorClass::NotSent, detail };
-                    Outcome { result: Err(fault), took: Millis(0), resent: false }
+                    Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))
                 }
             }
         })

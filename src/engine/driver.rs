@@ -15,20 +15,20 @@ use futures::FutureExt;
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::Seq;
 use hooklog_projections::policy::ErrorClass;
-use hooklog_projections::time::Millis;
+use hooklog_projections::time::{Millis, Timestamp};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::handle::{Handle, Health};
 use super::{Answer, Attempt, Command, Engine, Fatal, Input, Rejection, Ticket};
-use crate::clock::{Clock, SystemChance};
+use crate::clock::{Clock, Jump, Steady, SystemChance};
 use crate::delivery::{Fault, Outcome};
 use crate::log::{self, Snapshot};
 use crate::views::rebuild::{self, Rebuilt};
 
 /// Wishes that may wait for the writer; the next one waits for room.
 const QUEUE_MAX: usize = 4_096;
-/// The longest the writer sleeps: bounds how late a jump of the wall clock is seen.
+/// The longest the writer sleeps: bounds how late a jump of the wall clock is seen, and made up for.
 const SLEEP_MAX: Millis = Millis(1_000);
 /// Between two proofs that the store still takes writes.
 const HEARTBEAT: Millis = Millis(5_000);
@@ -92,12 +92,14 @@ pub fn run(
         health.clone(),
     );
     let tasks = TaskTracker::new();
+    let steady = Steady::start(clock.now(), engine.log.last_at(), clock.monotonic());
     let driver = Driver {
         engine,
         receiver,
         sender: sender.clone(),
         courier,
         clock,
+        steady,
         runtime,
         tasks: tasks.clone(),
         health,
@@ -160,6 +162,7 @@ struct Driver {
     sender: Sender<Message>,
     courier: Arc<dyn Courier>,
     clock: Arc<dyn Clock>,
+    steady: Steady,
     runtime: tokio::runtime::Handle,
     tasks: TaskTracker,
     health: Arc<Health>,
@@ -193,7 +196,8 @@ impl Driver {
         loop {
             let first = if more { None } else { self.wait() };
             let mut stop = false;
-            self.engine.begin(self.clock.now());
+            let now = self.now();
+            self.engine.begin(now);
             let mut next = first.or_else(|| self.poll());
             while let Some(message) = next {
                 stop |= self.take(message)?;
@@ -224,7 +228,8 @@ impl Driver {
             }
             self.upkeep(&mut upkeep, turn.entries > 0)?;
             if stop {
-                self.engine.begin(self.clock.now());
+                let now = self.now();
+                self.engine.begin(now);
                 self.engine.settle();
                 self.engine.finish()?;
                 return Ok(());
@@ -256,11 +261,28 @@ impl Driver {
     }
 
     /// Sleeps until something comes in or something is due.
-    fn wait(&self) -> Option<Message> {
-        let now = self.clock.now();
+    fn wait(&mut self) -> Option<Message> {
+        let now = self.now();
         let sleep = self.engine.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX));
         // The driver itself holds a sender: all that can go wrong is that nothing came.
         self.receiver.recv_timeout(Duration::from_millis(sleep.0)).ok()
+    }
+
+    /// The moment, whatever the wall clock does. Due times are compared with it, entries stamped.
+    fn now(&mut self) -> Timestamp {
+        let now = self.steady.read(self.clock.now(), self.clock.monotonic());
+        match self.steady.jumped() {
+            Some(Jump::Ahead(by)) => tracing::warn!(
+                by_ms = by.0,
+                "the wall clock jumped ahead; if it stays so, this is made up for from five minutes on"
+            ),
+            Some(Jump::Behind(by)) => tracing::warn!(
+                by_ms = by.0,
+                "the wall clock is behind; time goes on a little slower here until both agree"
+            ),
+            None => {}
+        }
+        now
     }
 
     fn poll(&self) -> Option<Message> {
@@ -320,9 +342,8 @@ impl Driver {
                 let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;
                 let outcome = carried.unwrap_or_else(|_| {
                     tracing::error!(%delivery, "a fault in Hooklog: carrying an attempt panicked");
-                    let detail = "a fault in Hooklog; the operator's log says more".into();
-                    let fault = Fault { class: ErrorClass::NotSent, detail };
-                    Outcome { result: Err(fault), took: Millis(0), resent: false }
+                    let detail = "a fault in Hooklog; the operator's log says more";
+                    Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))
                 });
                 let _ = sender.send(Message::Ended { delivery, outcome });
             },

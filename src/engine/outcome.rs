@@ -21,7 +21,6 @@ pub(super) struct Policies {
     pub(super) schedule: Schedule,
     pub(super) responses: ResponsePolicy,
     pub(super) retries: bool,
-    pub(super) timeout: Millis,
 }
 
 impl Engine {
@@ -58,7 +57,7 @@ impl Engine {
             (_, result) => {
                 let failure = match result {
                     Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, chance)),
-                    Err(Fault { class, detail }) => {
+                    Err(Fault { class, detail, .. }) => {
                         Failure::Error { class, detail: detail.into(), took: outcome.took }
                     }
                 };
@@ -134,12 +133,7 @@ impl Engine {
             Ruling::Retry => {
                 let row = self.in_flight_row(out)?;
                 let retry = RetryPolicy::of(&policies.schedule);
-                let wait = retry.wait(row.tries, row.max_tries, chance.draw());
-                // What held it back (a gate, a breaker, a pause) may have used up the schedule's time.
-                let total = self.policy.played(retry.total_max(row.max_tries));
-                let requests = Millis(u64::from(row.tries) * policies.timeout.0);
-                let over = row.tries > 1 && self.now > row.run_began_at + total + requests;
-                match wait.filter(|_| !over) {
+                match retry.wait(row.tries, row.max_tries, chance.draw()) {
                     Some(wait) => {
                         let (wait, rule) = match retry_after {
                             // The schedule's first wait is the least (`ukue`: as asked).
@@ -254,8 +248,7 @@ impl Engine {
             .or_else(|| owner.and_then(|settings| settings.response_policy))
             .unwrap_or(self.policy.response_policy);
         let retries = owner.is_none_or(|settings| self.policy.retries(key.account, settings));
-        let timeout = endpoint.map_or(Millis(0), |settings| settings.timeout);
-        Ok(Policies { schedule, responses, retries, timeout })
+        Ok(Policies { schedule, responses, retries })
     }
 
     /// Takes over what the last process had in flight, as memory will know it.

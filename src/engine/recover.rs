@@ -127,7 +127,7 @@ impl Engine {
 
         let published = Arc::new(Published::new(log.snapshot(), generation, settled, ids));
         Ok(Engine {
-            scheduler: Scheduler::new(limits(&policy)),
+            scheduler: Scheduler::new(limits(&policy), now.max(log.last_at())),
             now: now.max(log.last_at()),
             log,
             rows,
@@ -174,7 +174,7 @@ impl Engine {
     fn find_backlog(&mut self) -> Result<(), Fatal> {
         let live = self.rows.over(&**self.log.disk());
         let lanes = live.range::<Lanes>(Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
-        self.scheduler = Scheduler::new(limits(&self.policy));
+        self.scheduler = Scheduler::new(limits(&self.policy), self.now);
         for (key, _) in lanes.into_iter().filter(|(_, lane)| lane.waiting > 0) {
             let limits = self.lane_limits(key)?;
             self.scheduler.handle_backlog(key, limits, self.now);

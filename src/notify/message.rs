@@ -214,7 +214,6 @@ mod tests {
             max_tries: None,
             latest: Seq(9),
             expire_at: None,
-            run_began_at: Timestamp(0),
             last_attempt: Some(LastAttempt {
                 attempt: 6,
                 at: Timestamp(9),

@@ -84,10 +84,23 @@ pub struct Scheduler {
     lanes: HashMap<EndpointKey, Lane>,
     /// Endpoints that can probably run now, in turn.
     ring: VecDeque<EndpointKey>,
+    /// The slow ones among them, apart: while the shared half is taken they are in nobody's way.
+    slow_ring: VecDeque<EndpointKey>,
+    /// The next turn is a slow one's, if there is one.
+    slow_turn: bool,
     /// When to look at an endpoint again.
     timers: BTreeSet<(Timestamp, EndpointKey)>,
     in_flight: usize,
     slow_in_flight: usize,
+    /// No rate knows what began before: until a step after this, nothing is taken to be free.
+    began_at: Timestamp,
+}
+
+/// A place in one of the two rings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ring {
+    Quick,
+    Slow,
 }
 
 struct Lane {
@@ -101,7 +114,7 @@ struct Lane {
     slow_in_flight: u32,
     /// When the rate lets the next request begin, in microseconds. Empty at a start: no burst.
     rate_at_us: u64,
-    in_ring: bool,
+    ring: Option<Ring>,
     timer: Option<Timestamp>,
 }
 
@@ -121,11 +134,8 @@ impl Lane {
         if self.limits.held || self.in_flight >= permits {
             return Ready::Not;
         }
-        let due = match (self.page.first(), self.horizon) {
-            (Some((due_at, _)), _) => *due_at,
-            (None, Some(_)) => now,
-            (None, None) => return Ready::Not,
-        };
+        // What lies behind the horizon is due no sooner than it.
+        let Some((due, _)) = self.page.first().copied().or(self.horizon) else { return Ready::Not };
         let mut at = due.max(self.limits.gate_until).max(self.rate_at());
         if let Some(breaker) = self.limits.breaker {
             let probe = if self.in_flight == 0 { breaker.probe_at } else { Timestamp::MAX };
@@ -143,8 +153,7 @@ impl Lane {
     fn spend(&mut self, now: Timestamp) {
         self.in_flight += 1;
         if let Some(rate) = self.limits.rate_per_second {
-            let step = 1_000_000u64.div_ceil(u64::from(rate.max(1)));
-            self.rate_at_us = self.rate_at_us.max(now.0.saturating_mul(1000)) + step;
+            self.rate_at_us = self.rate_at_us.max(now.0.saturating_mul(1000)).saturating_add(step(rate));
         }
     }
 
@@ -152,28 +161,45 @@ impl Lane {
         self.page.is_empty() && self.horizon.is_none() && self.in_flight == 0
     }
 
-    /// Whether it may be forgotten: not while its rate remembers a request of this second.
-    fn forgettable(&self, now: Timestamp) -> bool {
-        self.idle() && self.rate_at() <= now
+    fn wanted_ring(&self) -> Ring {
+        if self.limits.slow { Ring::Slow } else { Ring::Quick }
+    }
+
+    /// When it may be forgotten if it is idle: not while its rate remembers a request.
+    fn forget_at(&self) -> Timestamp {
+        Timestamp(self.rate_at_us.div_ceil(1000))
     }
 }
 
+/// Microseconds between two requests at a rate.
+fn step(rate: u32) -> u64 {
+    1_000_000u64.div_ceil(u64::from(rate.max(1)))
+}
+
 impl Scheduler {
-    /// An empty one.
-    pub fn new(limits: Limits) -> Scheduler {
+    /// An empty one that begins at a moment.
+    pub fn new(limits: Limits, now: Timestamp) -> Scheduler {
         Scheduler {
             limits,
             lanes: HashMap::new(),
             ring: VecDeque::new(),
+            slow_ring: VecDeque::new(),
+            slow_turn: false,
             timers: BTreeSet::new(),
             in_flight: 0,
             slow_in_flight: 0,
+            began_at: now,
         }
     }
 
     /// Requests out.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Due entries in memory.
+    pub fn held(&self) -> usize {
+        self.lanes.values().map(|lane| lane.page.len()).sum()
     }
 
     /// Something lies in wait on disk for an endpoint, nobody knows what: a start.
@@ -231,11 +257,23 @@ impl Scheduler {
         self.arm(endpoint, now);
     }
 
+    /// What [`Scheduler::poll`] gave out did not become a request: the rate gets its share back, too.
+    pub fn handle_unsent(&mut self, endpoint: EndpointKey, now: Timestamp) {
+        if let Some(lane) = self.lanes.get_mut(&endpoint)
+            && let Some(rate) = lane.limits.rate_per_second
+        {
+            lane.rate_at_us = lane.rate_at_us.saturating_sub(step(rate));
+        }
+        self.handle_ended(endpoint, now);
+    }
+
     /// Takes a permit for a delivery that is only now being enqueued, if it may leave at once: nothing waits
     /// before it, its endpoint may run, and there is room for all others that are ready. Given back with
     /// [`Scheduler::handle_ended`].
     pub fn reserve(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) -> bool {
-        if self.in_flight + self.ring.len() >= self.limits.in_flight_max || limits.slow {
+        let slow_free = self.slow_max().saturating_sub(self.slow_in_flight);
+        let ready = self.ring.len() + self.slow_ring.len().min(slow_free);
+        if self.in_flight + ready >= self.limits.in_flight_max || limits.slow {
             return false;
         }
         let lane = self.lane(endpoint, limits);
@@ -260,35 +298,33 @@ impl Scheduler {
             }
             self.arm(endpoint, now);
         }
-        // Each endpoint in the ring is looked at once at most: those that wait for the shared half stay in it.
-        for _ in 0..self.ring.len() {
-            if self.in_flight >= self.limits.in_flight_max {
-                return Ok(None);
-            }
-            let Some(endpoint) = self.ring.pop_front() else { return Ok(None) };
-            let Some(lane) = self.lanes.get_mut(&endpoint) else { continue };
-            lane.in_ring = false;
-            if !matches!(lane.ready(now), Ready::Now) {
+        // Whoever is looked at and cannot start leaves its ring: this ends.
+        while self.in_flight < self.limits.in_flight_max {
+            let Some((endpoint, ring)) = self.next_turn() else { return Ok(None) };
+            let Some(lane) = self.lanes.get_mut(&endpoint).filter(|lane| lane.ring == Some(ring)) else {
+                continue;
+            };
+            lane.ring = None;
+            if lane.wanted_ring() != ring {
                 self.arm(endpoint, now);
                 continue;
             }
-            if lane.limits.slow && self.slow_in_flight >= self.limits.in_flight_max.div_ceil(2) {
-                lane.in_ring = true;
-                self.ring.push_back(endpoint);
-                continue;
-            }
-            if lane.page.is_empty()
+            if matches!(lane.ready(now), Ready::Now)
+                && lane.page.is_empty()
                 && let Some(after) = lane.horizon
             {
                 let more = source.due_after(endpoint, after, PAGE)?;
                 lane.horizon = if more.len() < PAGE { None } else { more.last().copied() };
                 lane.page.extend(more);
             }
-            let Some(first) = lane.page.first().copied().filter(|(due_at, _)| *due_at <= now) else {
+            if !matches!(lane.ready(now), Ready::Now) {
+                self.arm(endpoint, now);
+                continue;
+            }
+            let Some(first) = lane.page.pop_first() else {
                 self.arm(endpoint, now);
                 continue;
             };
-            lane.page.remove(&first);
             lane.spend(now);
             self.in_flight += 1;
             if lane.limits.slow {
@@ -301,20 +337,37 @@ impl Scheduler {
         Ok(None)
     }
 
+    /// Whose turn it is: the two rings alternate, as long as slow ones have a permit left.
+    fn next_turn(&mut self) -> Option<(EndpointKey, Ring)> {
+        let slow_may = self.slow_in_flight < self.slow_max() && !self.slow_ring.is_empty();
+        let slow = slow_may && (self.slow_turn || self.ring.is_empty());
+        self.slow_turn = !slow;
+        let (ring, name) =
+            if slow { (&mut self.slow_ring, Ring::Slow) } else { (&mut self.ring, Ring::Quick) };
+        ring.pop_front().map(|endpoint| (endpoint, name))
+    }
+
+    /// The half that slow endpoints share.
+    fn slow_max(&self) -> usize {
+        self.limits.in_flight_max.div_ceil(2)
+    }
+
     /// When to poll again, if nothing happens before. `None`: only when something happens.
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.timers.first().map(|(at, _)| *at)
     }
 
     fn lane(&mut self, endpoint: EndpointKey, limits: LaneLimits) -> &mut Lane {
+        let began_us = self.began_at.0.saturating_mul(1000);
+        let rate_at_us = limits.rate_per_second.map_or(0, |rate| began_us.saturating_add(step(rate)));
         let lane = self.lanes.entry(endpoint).or_insert_with(|| Lane {
             limits,
             page: BTreeSet::new(),
             horizon: None,
             in_flight: 0,
             slow_in_flight: 0,
-            rate_at_us: 0,
-            in_ring: false,
+            rate_at_us,
+            ring: None,
             timer: None,
         });
         lane.limits = limits;
@@ -326,9 +379,14 @@ impl Scheduler {
         let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
         let timer = match lane.ready(now) {
             Ready::Now => {
-                if !lane.in_ring {
-                    lane.in_ring = true;
-                    self.ring.push_back(endpoint);
+                let wanted = lane.wanted_ring();
+                // A place in the other ring, if it had one, is skipped there.
+                if lane.ring != Some(wanted) {
+                    lane.ring = Some(wanted);
+                    match wanted {
+                        Ring::Quick => self.ring.push_back(endpoint),
+                        Ring::Slow => self.slow_ring.push_back(endpoint),
+                    }
                 }
                 None
             }
@@ -344,11 +402,11 @@ impl Scheduler {
             }
             lane.timer = timer;
         }
-        if lane.idle() && !lane.in_ring && lane.timer.is_none() {
-            if lane.forgettable(now) {
+        if lane.idle() && lane.ring.is_none() && lane.timer.is_none() {
+            let at = lane.forget_at();
+            if at <= now {
                 self.lanes.remove(&endpoint);
             } else {
-                let at = lane.rate_at();
                 lane.timer = Some(at);
                 self.timers.insert((at, endpoint));
             }

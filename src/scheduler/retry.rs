@@ -64,17 +64,7 @@ impl RetryPolicy {
         let nominal = self.nominal(tries_used).0;
         let shorter = percent(nominal, self.jitter.minus_percent);
         let spread = shorter.saturating_add(percent(nominal, self.jitter.plus_percent));
-        Some(Millis((nominal - shorter).saturating_add(draw % (spread + 1))))
-    }
-
-    /// The longest that all waits together can take.
-    pub fn total_max(&self, max_tries: Option<u32>) -> Millis {
-        let tries = self.tries(max_tries);
-        let longest = |used| {
-            let nominal = self.nominal(used).0;
-            nominal.saturating_add(percent(nominal, self.jitter.plus_percent))
-        };
-        Millis((1..tries).fold(0u64, |sum, used| sum.saturating_add(longest(used))))
+        Some(Millis((nominal - shorter).saturating_add(draw % spread.saturating_add(1))))
     }
 
     /// For how long a breaker may hold a try back: a tenth of all waits, shared by the tries, so that all

@@ -54,7 +54,7 @@ fn drain(scheduler: &mut Scheduler, disk: &mut Disk, now: Timestamp) -> Vec<(u12
 
 #[test]
 fn endpoints_take_turns_and_each_sends_its_oldest_first() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 }, Timestamp(0));
     let mut disk = Disk::default();
     for seq in 1..=4 {
         scheduler.handle_waiting(endpoint(1), open(), (Timestamp(10 - seq), Seq(seq)), Timestamp(20));
@@ -66,7 +66,7 @@ fn endpoints_take_turns_and_each_sends_its_oldest_first() {
 
 #[test]
 fn nothing_leaves_before_it_is_due_nor_through_a_gate_or_a_pause() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 }, Timestamp(0));
     let mut disk = Disk::default();
     let now = Timestamp(100);
     scheduler.handle_waiting(endpoint(1), open(), (Timestamp(150), Seq(1)), now);
@@ -85,7 +85,7 @@ fn nothing_leaves_before_it_is_due_nor_through_a_gate_or_a_pause() {
 
 #[test]
 fn slow_endpoints_share_half_of_the_permits() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
     let mut disk = Disk::default();
     let slow = LaneLimits { slow: true, ..open() };
     for n in 1..=20 {
@@ -103,7 +103,7 @@ fn slow_endpoints_share_half_of_the_permits() {
 
 #[test]
 fn a_million_waiting_for_a_paused_endpoint_are_never_read() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
     let mut disk = Disk::default();
     let held = LaneLimits { held: true, ..open() };
     for seq in 0..10_000 {
@@ -118,7 +118,7 @@ fn a_million_waiting_for_a_paused_endpoint_are_never_read() {
 
 #[test]
 fn a_permit_is_reserved_only_if_nothing_waits_before() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 3 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 3 }, Timestamp(0));
     let now = Timestamp(5);
     assert!(scheduler.reserve(endpoint(1), open(), now));
     scheduler.handle_waiting(endpoint(1), open(), (Timestamp(9), Seq(1)), now);
@@ -136,7 +136,7 @@ fn a_permit_is_reserved_only_if_nothing_waits_before() {
 
 #[test]
 fn no_second_sees_more_than_the_rate() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 1000 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 1000 }, Timestamp(0));
     let mut disk = Disk::default();
     for rate in [1, 3, 7, 50, 1000, 3000] {
         let limits = LaneLimits { rate_per_second: Some(rate), in_flight_max: 1000, ..open() };
@@ -167,7 +167,7 @@ fn no_second_sees_more_than_the_rate() {
 
 #[test]
 fn an_open_breaker_lets_single_probes_through_and_holds_nothing_for_long() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 100 });
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 100 }, Timestamp(0));
     let mut disk = Disk::default();
     let breaker = |probe_at| Some(Breaker { probe_at: Timestamp(probe_at), hold_max: Millis(500) });
     let limits = |probe_at| LaneLimits { breaker: breaker(probe_at), ..open() };
@@ -197,7 +197,7 @@ proptest! {
     ) {
         let run = |forget: Option<u64>| {
             let mut disk = Disk::default();
-            let mut scheduler = Scheduler::new(Limits { in_flight_max: 7 });
+            let mut scheduler = Scheduler::new(Limits { in_flight_max: 7 }, Timestamp(0));
             let mut sent = Vec::new();
             for (n, (lane, due)) in work.iter().enumerate() {
                 // Positions begin at 1.
@@ -207,7 +207,7 @@ proptest! {
             }
             for now in (0..120).map(Timestamp) {
                 if forget == Some(now.0) {
-                    scheduler = Scheduler::new(Limits { in_flight_max: 7 });
+                    scheduler = Scheduler::new(Limits { in_flight_max: 7 }, Timestamp(0));
                     for lane in 0..4 {
                         scheduler.handle_backlog(endpoint(lane), open(), now);
                     }
@@ -231,4 +231,268 @@ proptest! {
         prop_assert_eq!(sent.len(), work.len());
         prop_assert_eq!(run(Some(forget_at)), sent);
     }
+}
+
+/// What one endpoint does in a random run, beside the scheduler.
+struct Model {
+    limits: LaneLimits,
+    in_flight: u32,
+    /// When its rate lets the next request begin, in microseconds.
+    rate_at_us: u64,
+}
+
+impl Model {
+    /// When time alone lets its oldest entry go; `None` if something must happen first.
+    fn runs_at(&self, oldest: Option<DueEntry>) -> Option<Timestamp> {
+        let permits = if self.limits.slow { 1 } else { self.limits.in_flight_max };
+        let (due, _) = oldest.filter(|_| !self.limits.held && self.in_flight < permits)?;
+        let at = due.max(self.limits.gate_until).max(Timestamp(self.rate_at_us / 1000));
+        Some(match self.limits.breaker {
+            Some(breaker) if self.in_flight == 0 => at.max(breaker.probe_at.min(due + breaker.hold_max)),
+            Some(breaker) => at.max(due + breaker.hold_max),
+            None => at,
+        })
+    }
+
+    fn starts(&mut self, now: Timestamp) {
+        self.in_flight += 1;
+        if let Some(rate) = self.limits.rate_per_second {
+            self.rate_at_us = self.rate_at_us.max(now.0 * 1000) + 1_000_000u64.div_ceil(u64::from(rate));
+        }
+    }
+}
+
+const LANES: u128 = 5;
+const ALL: usize = 7;
+
+/// One step of a random run; the numbers are taken as they fit.
+#[derive(Clone, Debug)]
+enum Step {
+    Waits { lane: u128, due_in: u64, count: u64 },
+    Limits { lane: u128, limits: [u64; 6] },
+    Ends { nth: usize },
+    Unsent,
+    Reserve { lane: u128 },
+    Gone { nth: usize },
+    Passes { span: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let lane = 0..LANES;
+    prop_oneof![
+        4 => (lane.clone(), 0u64..400, prop_oneof![9 => 1u64..6, 1 => Just(300)])
+            .prop_map(|(lane, due_in, count)| Step::Waits { lane, due_in, count }),
+        4 => (lane.clone(), any::<[u64; 6]>()).prop_map(|(lane, limits)| Step::Limits { lane, limits }),
+        5 => any::<usize>().prop_map(|nth| Step::Ends { nth }),
+        1 => Just(Step::Unsent),
+        2 => lane.prop_map(|lane| Step::Reserve { lane }),
+        1 => any::<usize>().prop_map(|nth| Step::Gone { nth }),
+        4 => prop_oneof![1u64..3, 1u64..100, 1u64..2000].prop_map(|span| Step::Passes { span }),
+    ]
+}
+
+/// The limits that six numbers say. A lane's rate is its own: it does not change in a run.
+fn limits(lane: u128, n: [u64; 6], now: Timestamp) -> LaneLimits {
+    LaneLimits {
+        in_flight_max: 1 + (n[0] % 4) as u32,
+        held: n[1] % 6 == 0,
+        gate_until: if n[2] % 4 == 0 { now + Millis(n[2] % 300) } else { Timestamp(0) },
+        slow: n[3] % 3 == 0,
+        breaker: (n[4] % 3 == 0)
+            .then(|| Breaker { probe_at: now + Millis(n[4] % 200), hold_max: Millis(n[5] % 500) }),
+        rate_per_second: [None, None, Some(3), Some(40), Some(2500)][lane as usize],
+    }
+}
+
+struct Run {
+    scheduler: Scheduler,
+    disk: Disk,
+    models: Vec<Model>,
+    /// Lanes of the requests that are out, and whether each took a permit of the shared half.
+    out: Vec<(u128, bool)>,
+    now: Timestamp,
+    seq: u64,
+}
+
+impl Run {
+    fn new() -> Run {
+        let now = Timestamp(100_000);
+        let models = (0..LANES).map(|lane| Model {
+            limits: LaneLimits { rate_per_second: limits(lane, [1; 6], now).rate_per_second, ..open() },
+            in_flight: 0,
+            rate_at_us: 0,
+        });
+        let scheduler = Scheduler::new(Limits { in_flight_max: ALL }, Timestamp(0));
+        Run { scheduler, disk: Disk::default(), models: models.collect(), out: Vec::new(), now, seq: 0 }
+    }
+
+    fn oldest(&self, lane: u128) -> Option<DueEntry> {
+        let rows = self.disk.rows.range((endpoint(lane), (Timestamp(0), Seq(0)))..);
+        rows.take_while(|(e, _)| *e == endpoint(lane)).map(|(_, entry)| *entry).next()
+    }
+
+    fn slow_out(&self) -> usize {
+        self.out.iter().filter(|(_, slow)| *slow).count()
+    }
+
+    fn take(&mut self, step: Step) {
+        let now = self.now;
+        match step {
+            Step::Waits { lane, due_in, count } => {
+                for n in 0..count {
+                    self.seq += 1;
+                    let entry = (now + Millis(due_in * (n % 3)), Seq(self.seq));
+                    self.disk.rows.insert((endpoint(lane), entry));
+                    let limits = self.models[lane as usize].limits;
+                    self.scheduler.handle_waiting(endpoint(lane), limits, entry, now);
+                }
+            }
+            Step::Limits { lane, limits: numbers } => {
+                let limits = limits(lane, numbers, now);
+                self.models[lane as usize].limits = limits;
+                self.scheduler.handle_limits(endpoint(lane), limits, now);
+            }
+            Step::Ends { nth } if !self.out.is_empty() => {
+                let (lane, _) = self.out.remove(nth % self.out.len());
+                self.models[lane as usize].in_flight -= 1;
+                self.scheduler.handle_ended(endpoint(lane), now);
+                // Which of a lane's requests took the shared permit is not known: the first to end gives it back.
+                let lanes = &self.scheduler.lanes;
+                let mut slow = lanes.get(&endpoint(lane)).map_or(0, |lane| lane.slow_in_flight);
+                for out in self.out.iter_mut().filter(|(other, _)| *other == lane) {
+                    out.1 = slow > 0;
+                    slow = slow.saturating_sub(1);
+                }
+            }
+            Step::Unsent => {
+                // The next one turns out to be none: its deadline passed.
+                if let Some(start) = self.start() {
+                    let model = &mut self.models[start.endpoint.endpoint.0 as usize];
+                    model.in_flight -= 1;
+                    if let Some(rate) = model.limits.rate_per_second {
+                        model.rate_at_us -= 1_000_000u64.div_ceil(u64::from(rate));
+                    }
+                    self.out.pop();
+                    self.scheduler.handle_unsent(start.endpoint, now);
+                }
+            }
+            Step::Reserve { lane } => {
+                let model = &mut self.models[lane as usize];
+                let waits = self.disk.rows.iter().any(|(e, _)| *e == endpoint(lane));
+                if self.scheduler.reserve(endpoint(lane), model.limits, now) {
+                    assert!(!waits, "it overtook what waits");
+                    assert!(model.limits.breaker.is_none() && !model.limits.slow);
+                    assert_eq!(model.runs_at(Some((now, Seq(0)))), Some(now));
+                    model.starts(now);
+                    self.out.push((lane, false));
+                }
+            }
+            Step::Gone { nth } if !self.disk.rows.is_empty() => {
+                let row = *self.disk.rows.iter().nth(nth % self.disk.rows.len()).expect("it is there");
+                self.disk.rows.remove(&row);
+                self.scheduler.handle_gone(row.0, row.1, now);
+            }
+            Step::Passes { span } => self.now = now + Millis(span),
+            Step::Ends { .. } | Step::Gone { .. } => {}
+        }
+    }
+
+    /// Takes the next start, which must be allowed.
+    fn start(&mut self) -> Option<Start> {
+        let start = self.scheduler.poll(self.now, &mut self.disk).expect("it cannot fail")?;
+        let lane = start.endpoint.endpoint.0;
+        assert_eq!(self.oldest(lane), Some((start.due_at, start.delivery)), "not the oldest");
+        let model = &mut self.models[lane as usize];
+        let may = model.runs_at(Some((start.due_at, start.delivery)));
+        assert!(may.is_some_and(|at| at <= self.now), "lane {lane} may not run: {may:?}");
+        model.starts(self.now);
+        self.out.push((lane, model.limits.slow));
+        self.disk.rows.remove(&(start.endpoint, (start.due_at, start.delivery)));
+        assert!(self.out.len() <= ALL && self.scheduler.in_flight() == self.out.len());
+        assert!(self.slow_out() <= ALL.div_ceil(2), "slow ones took more than half");
+        Some(start)
+    }
+
+    /// Nothing that may run is left, and the next look comes in time, but not at once.
+    fn rest(&mut self) {
+        while self.start().is_some() {}
+        let wake = self.scheduler.next_wake();
+        assert!(wake.is_none_or(|at| at > self.now), "it would be asked again and again: {wake:?}");
+        if self.out.len() == ALL {
+            return;
+        }
+        for lane in 0..LANES {
+            let model = &self.models[lane as usize];
+            if model.limits.slow && self.slow_out() == ALL.div_ceil(2) {
+                continue;
+            }
+            if let Some(at) = model.runs_at(self.oldest(lane)) {
+                assert!(at > self.now, "lane {lane} may run and does not");
+                assert!(
+                    wake.is_some_and(|wake| wake <= at),
+                    "lane {lane} may run at {at}, woken at {wake:?}"
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever breakers, gates, rates, pauses and slow endpoints do together: no limit is ever exceeded, no
+    /// lane stalls while it may run, and nothing is asked again and again while nothing may start.
+    #[test]
+    fn all_limits_together_neither_stall_nor_leak(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut run = Run::new();
+        for step in steps {
+            run.take(step);
+            run.rest();
+        }
+        // All heals: everything goes.
+        for lane in 0..LANES {
+            let limits = LaneLimits { rate_per_second: run.models[lane as usize].limits.rate_per_second, ..open() };
+            run.take(Step::Passes { span: 1 });
+            run.models[lane as usize].limits = limits;
+            run.scheduler.handle_limits(endpoint(lane), limits, run.now);
+        }
+        run.rest();
+        while !run.disk.rows.is_empty() || !run.out.is_empty() {
+            if run.out.is_empty() {
+                run.now = run.scheduler.next_wake().expect("somebody waits");
+            }
+            run.take(Step::Ends { nth: 0 });
+            run.rest();
+        }
+        prop_assert_eq!(run.scheduler.in_flight(), 0);
+        prop_assert_eq!(run.scheduler.slow_in_flight, 0);
+    }
+}
+
+#[test]
+fn a_start_with_a_hundred_thousand_due_at_once_holds_a_page_and_keeps_the_rate() {
+    let mut disk = Disk::default();
+    for seq in 1..=100_000 {
+        disk.rows.insert((endpoint(1), (Timestamp(seq % 977), Seq(seq))));
+    }
+    let began = Timestamp(1_000_000);
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 256 }, began);
+    let limits = LaneLimits { rate_per_second: Some(500), ..open() };
+    scheduler.handle_backlog(endpoint(1), limits, began);
+    let (mut now, mut sent, mut last) = (began, 0, (Timestamp(0), Seq(0)));
+    while !disk.rows.is_empty() {
+        while let Some(start) = scheduler.poll(now, &mut disk).unwrap() {
+            let entry = (start.due_at, start.delivery);
+            assert!(entry > last, "oldest first");
+            last = entry;
+            disk.rows.remove(&(start.endpoint, entry));
+            sent += 1;
+            assert!(sent <= 1 + (now.since(began).0 * 500) / 1000, "{sent} after {}", now.since(began).0);
+            assert!(scheduler.held() <= PAGE && scheduler.in_flight() <= 8);
+            scheduler.handle_ended(endpoint(1), now);
+        }
+        now = scheduler.next_wake().unwrap_or(now);
+    }
+    assert_eq!((sent, disk.reads), (100_000, 100_000 / PAGE + 1));
+    assert!(now.since(began).0 <= 200_000 + 10, "{}", now.since(began).0);
 }

@@ -366,6 +366,11 @@ impl World {
         self.until_so(id, &|now| now["attempts"] == attempts && now["status"] != "in_flight").await
     }
 
+    /// The delivery once no request of it is out.
+    pub async fn until_idle(&self, id: &str) -> Value {
+        self.until_so(id, &|now| now["status"] != "in_flight").await
+    }
+
     async fn until_so(&self, id: &str, so: &dyn Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let seen = async {

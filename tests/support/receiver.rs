@@ -3,13 +3,13 @@
 //! It never waits by the clock: what it does next depends only on what arrived, and on its peer going away.
 #![allow(dead_code)]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Notify, mpsc};
 
 /// One thing a receiver does in answer to a request. After the last one the connection stays open for the next
 /// request.
@@ -21,6 +21,8 @@ pub enum Step {
     Endless(Vec<u8>),
     /// Sends nothing more, and waits until the peer has gone.
     Hold,
+    /// Says that it sends nothing more, and goes on.
+    HalfClose,
     /// Closes the connection in order.
     Close,
     /// Breaks the connection off (RST).
@@ -48,13 +50,14 @@ pub struct Receiver {
     /// Where it listens.
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    ended: Arc<Ended>,
     received: mpsc::UnboundedReceiver<Received>,
 }
 
 impl Receiver {
     /// A receiver that answers each request as `reply` says.
     pub async fn answering(reply: impl FnMut(&Received) -> Reply + Send + 'static) -> Receiver {
-        Receiver::start(true, reply).await
+        Receiver::start(ANYWHERE, true, reply).await
     }
 
     /// A receiver that answers its first request with the first reply and so on; the last one is repeated.
@@ -63,25 +66,47 @@ impl Receiver {
         Receiver::answering(move |r| replies[r.number.min(replies.len() - 1)].clone()).await
     }
 
-    /// A receiver that answers as soon as the first bytes arrive, whatever they are.
-    pub async fn blurting(reply: Reply) -> Receiver {
-        Receiver::start(false, move |_| reply.clone()).await
+    /// As [`scripted`](Self::scripted), at this address.
+    pub async fn scripted_at(address: SocketAddr, replies: Vec<Reply>) -> Receiver {
+        let reply = move |r: &Received| replies[r.number.min(replies.len() - 1)].clone();
+        Receiver::start(address, true, reply).await
     }
 
-    async fn start(whole: bool, reply: impl FnMut(&Received) -> Reply + Send + 'static) -> Receiver {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    /// A receiver that answers as soon as the first bytes arrive, whatever they are. It has little room for more.
+    pub async fn blurting(reply: Reply) -> Receiver {
+        Receiver::start(ANYWHERE, false, move |_| reply.clone()).await
+    }
+
+    async fn start(
+        address: SocketAddr,
+        whole: bool,
+        reply: impl FnMut(&Received) -> Reply + Send + 'static,
+    ) -> Receiver {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).expect("an option");
+        if !whole {
+            socket.set_recv_buffer_size(2048).expect("an option");
+        }
+        socket.bind(address).expect("a port");
+        let listener = socket.listen(1024).expect("a listener");
         let address = listener.local_addr().expect("its address");
         let connections = Arc::new(AtomicUsize::new(0));
+        let ended = Arc::new(Ended::default());
         let (log, received) = mpsc::unbounded_channel();
         let state = Arc::new(State { whole, reply: Mutex::new((0, Box::new(reply))), log });
-        let counter = connections.clone();
+        let (counter, at_end) = (connections.clone(), ended.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let connection = counter.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream, connection, state.clone()));
+                let (state, at_end) = (state.clone(), at_end.clone());
+                tokio::spawn(async move {
+                    serve(stream, connection, state).await;
+                    at_end.count.fetch_add(1, Ordering::SeqCst);
+                    at_end.changed.notify_waiters();
+                });
             }
         });
-        Receiver { address, connections, received }
+        Receiver { address, connections, ended, received }
     }
 
     /// A URL of it.
@@ -92,6 +117,22 @@ impl Receiver {
     /// How many connections were made to it so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many of them have ended.
+    pub async fn ended(&self, count: usize) {
+        loop {
+            let changed = self.ended.changed.notified();
+            if self.ended.count.load(Ordering::SeqCst) >= count {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// How many connections are open now.
+    pub fn open(&self) -> usize {
+        self.connections() - self.ended.count.load(Ordering::SeqCst)
     }
 
     /// The next request, once it is there.
@@ -144,6 +185,14 @@ pub fn raw(bytes: impl AsRef<[u8]>) -> Step {
     Step::Bytes(bytes.as_ref().to_vec())
 }
 
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+#[derive(Default)]
+struct Ended {
+    count: AtomicUsize,
+    changed: Notify,
+}
+
 type Replier = Box<dyn FnMut(&Received) -> Reply + Send>;
 
 struct State {
@@ -185,6 +234,9 @@ async fn serve(mut stream: TcpStream, connection: usize, state: Arc<State>) {
                     let mut rest = Vec::new();
                     stream.read_to_end(&mut rest).await.ok();
                     return;
+                }
+                Step::HalfClose => {
+                    stream.shutdown().await.ok();
                 }
                 Step::Close => return,
                 Step::Reset => {

@@ -277,10 +277,8 @@ impl Stage {
             Ok(Heard { status, headers, body: Bytes::from_static(b"so"), truncated: false, address: None })
         };
         let result = match word.as_str() {
-            "timeout" | "hang" => {
-                Err(Fault { class: ErrorClass::Timeout, detail: "no answer within 10 s".into() })
-            }
-            "refused" => Err(Fault { class: ErrorClass::Connect, detail: "connection refused".into() }),
+            "timeout" | "hang" => Err(Fault::new(ErrorClass::Timeout, "no answer within 10 s")),
+            "refused" => Err(Fault::new(ErrorClass::Connect, "connection refused")),
             status => match status.split_once('/') {
                 Some((status, after)) => {
                     heard(status.parse().expect("a status"), vec![("retry-after", after.to_owned())])
@@ -288,7 +286,7 @@ impl Stage {
                 None => heard(status.parse().expect("a status"), Vec::new()),
             },
         };
-        Outcome { result, took: Millis(20), resent: false }
+        Outcome::of(result, Millis(20))
     }
 
     pub fn crash(&mut self) {
