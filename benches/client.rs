@@ -120,6 +120,7 @@ fn signed(url: String, n: usize) -> Request {
         keys: vec![Key::parse(KEY).expect("a key")],
         account_secret: Some(TextSecret::new(KEY.to_owned().into())),
         schemes: Schemes { standard: true, ledger: true },
+        signature_header: Default::default(),
         headers: vec![],
         timeout: Duration::from_secs(30),
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use hooklog::api::{DATA_BYTES_MAX, OperatorToken};
 use hooklog::delivery::Key;
 use hooklog::delivery::guard::{self, Allow};
+use hooklog::delivery::request::SignatureHeader;
 use hooklog::engine::ServerPolicy;
 use hooklog::engine::server_policy::OnGone;
 use hooklog::store::{self, MasterKeySource};
@@ -26,11 +27,12 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 22] = [
+const VARIABLES: [&str; 25] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
     "HOOKLOG_DATA_BYTES_MAX",
+    "HOOKLOG_DISABLE_AFTER_SECS",
     "HOOKLOG_EXTRA_CA",
     "HOOKLOG_IN_FLIGHT_MAX",
     "HOOKLOG_LISTEN",
@@ -40,11 +42,13 @@ const VARIABLES: [&str; 22] = [
     "HOOKLOG_NOTIFICATIONS_KEY",
     "HOOKLOG_NOTIFICATIONS_KEY_FILE",
     "HOOKLOG_NOTIFICATIONS_URL",
+    "HOOKLOG_ON_GONE",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
     "HOOKLOG_RESPONSE_POLICY",
     "HOOKLOG_RETRIES_PERCENT",
     "HOOKLOG_SCHEDULE",
+    "HOOKLOG_SIGNATURE_HEADER",
     "HOOKLOG_STORE",
     "HOOKLOG_TOKEN",
     "HOOKLOG_URL",
@@ -104,6 +108,9 @@ pub struct Layer {
     /// Seconds of nothing but failures after which an endpoint is disabled [default: 432000, five days]
     #[arg(long, env = "HOOKLOG_DISABLE_AFTER_SECS", hide_env_values = true, value_name = "SECS")]
     pub disable_after_secs: Option<u64>,
+    /// The header that carries the signature made with an account's secret [default: X-Ledger-Signature]
+    #[arg(long, env = "HOOKLOG_SIGNATURE_HEADER", hide_env_values = true, value_name = "NAME")]
+    pub signature_header: Option<SignatureHeader>,
     /// Requests out at a time [default: from the open-file limit, 256 to 4096]
     #[arg(long, env = "HOOKLOG_IN_FLIGHT_MAX", hide_env_values = true, value_name = "N")]
     pub in_flight_max: Option<usize>,
@@ -299,6 +306,7 @@ impl Layer {
             retries_percent: self.retries_percent.or(below.retries_percent),
             on_gone: self.on_gone.or(below.on_gone),
             disable_after_secs: self.disable_after_secs.or(below.disable_after_secs),
+            signature_header: self.signature_header.or(below.signature_header),
             in_flight_max: self.in_flight_max.or(below.in_flight_max),
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
@@ -345,6 +353,7 @@ impl Layer {
             in_flight_max,
             on_gone: self.on_gone.map_or(defaults.on_gone, |text| text.0),
             disable_after: self.disable_after_secs.map_or(defaults.disable_after, Millis::from_secs),
+            signature_header: self.signature_header.unwrap_or_default(),
         };
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
@@ -424,6 +433,7 @@ mod tests {
             schedule = { waits = ["1m", "5m"], jitter_percent = 20 }
             response_policy = "ledger-strict"
             retries_percent = 10
+            signature_header = "X-Acme-Signature"
             in_flight_max = 7
             data_bytes_max = 1000
             notifications_url = "http://notifications.internal/v1/messages"
@@ -434,6 +444,7 @@ mod tests {
         assert_eq!(config.store.folder, Path::new("/srv/hooklog"));
         assert_eq!(config.store.guard.allow.len(), 2);
         assert_eq!(config.store.policy.response_policy, ResponsePolicy::LedgerStrict);
+        assert_eq!(config.store.policy.signature_header.as_str(), "X-Acme-Signature");
         assert_eq!(config.store.client.extra_ca.as_deref(), Some(Path::new("/etc/hooklog/ca.pem")));
         assert_eq!(config.store.policy.in_flight_max, 7);
         let Schedule::Custom { waits, jitter } = config.store.policy.schedule else { panic!("custom waits") };
@@ -451,7 +462,18 @@ mod tests {
                 || refused("schedule = 'hourly'").contains("hourly")
         );
         assert!(refused("response_policy = 'kind'").contains("`kind`"));
+        assert!(refused("signature_header = 'Host'").contains("`Host` cannot carry a signature"));
         assert!(refused("retries_percent = 101").contains("0 to 100"));
+    }
+
+    #[test]
+    fn every_flag_has_a_variable_that_is_known() {
+        use clap::Args;
+        let command = Layer::augment_args(clap::Command::new("hooklog"));
+        for flag in command.get_arguments() {
+            let variable = flag.get_env().and_then(|name| name.to_str()).expect("a variable");
+            assert!(VARIABLES.contains(&variable), "{variable}");
+        }
     }
 
     #[test]

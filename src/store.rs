@@ -144,8 +144,13 @@ impl Store {
             Engine::start(opened, &master, options.policy.clone(), clock.now(), &mut SystemChance)?;
         engine.set_sending(deliver);
         let client = Arc::new(Client::new(options.guard, options.client)?);
-        let courier =
-            HttpCourier::new(client.clone(), master.clone(), engine.published().clone(), clock.clone());
+        let courier = HttpCourier::new(
+            client.clone(),
+            master.clone(),
+            engine.published().clone(),
+            clock.clone(),
+            options.policy.signature_header,
+        );
         let runtime = tokio::runtime::Handle::current();
         let running = driver::run(engine, Arc::new(courier), clock.clone(), runtime);
         Ok(Store { running, master, client, clock })

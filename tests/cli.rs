@@ -575,3 +575,39 @@ fn help_is_as_documented() {
         insta::assert_snapshot!(format!("help {name}").trim().replace(' ', "-"), help);
     }
 }
+
+#[test]
+fn secrets_are_rotated_and_shown_and_a_store_is_sealed_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    Server::start(&store, &[]).stop();
+    let on = |args: &[&str]| {
+        let mut command = command(args);
+        command.arg("--store").arg(&store);
+        command
+    };
+    let json = |args: &[&str]| ran(on(args).arg("--json").output().expect("it runs")).ends(0).json();
+    let account = json(&["accounts", "create", "Acme"]);
+    let id = account["id"].as_str().expect("an id");
+    let made = json(&["endpoints", "create", "--account", id, "https://hooks.customer.example.com/"]);
+    let endpoint = made["id"].as_str().expect("an id");
+    let rotated = json(&["endpoints", "rotate", endpoint]);
+    let shown = json(&["endpoints", "reveal", endpoint]);
+    assert_eq!(shown["keys"][0]["secret"], rotated["signing_secret"]);
+    assert_eq!(shown["keys"][1]["secret"], made["signing_secret"]);
+    let last = json(&["endpoints", "rotate", endpoint, "--overlap-hours", "0"]);
+    assert_eq!(last["keys"].as_array().map(Vec::len), Some(1));
+    let secret = json(&["accounts", "rotate", id]);
+    assert_ne!(secret["secret"], account["secret"]);
+    let reveal = ["accounts", "reveal", id];
+    assert_eq!(json(&reveal)["secret"], secret["secret"]);
+    let people = ran(on(&["endpoints", "reveal", endpoint]).output().expect("it runs")).ends(0).out;
+    assert!(people.contains(last["signing_secret"].as_str().expect("a secret")), "{people}");
+
+    let new = folder.path().join("new.key");
+    let sealed = json(&["store", "reseal", "--new-master-key-file", new.to_str().expect("a path")]);
+    assert_eq!((&sealed["result"], &sealed["sealed"]), (&"resealed".into(), &2.into()));
+    ran(on(&reveal).output().expect("it runs")).ends(12);
+    let with_new = on(&reveal).arg("--json").env("HOOKLOG_MASTER_KEY_FILE", &new).output();
+    assert_eq!(ran(with_new.expect("it runs")).ends(0).json()["secret"], secret["secret"]);
+}

@@ -24,7 +24,7 @@ use super::wire::{self, PageOut, REDACTED};
 use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::delivery::guard;
-use crate::delivery::request;
+use crate::delivery::request::{self, SignatureHeader};
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
 use crate::views::View;
@@ -58,7 +58,8 @@ struct Form {
 }
 
 impl Form {
-    fn of(fields: &mut Fields<'_>, guard: &guard::Policy) -> Form {
+    fn of(fields: &mut Fields<'_>, api: &ApiState) -> Form {
+        let guard = &api.shared.guard;
         Form {
             url: fields.patch("url", |value| url(value, guard)),
             event_types: fields.patch("event_types", event_types),
@@ -71,7 +72,7 @@ impl Form {
             rate_per_second: fields.patch("rate_per_second", number(1, 10_000)),
             disable_after_secs: fields.patch("disable_after_secs", number(60, 365 * 24 * 3600)),
             body_form: fields.patch("body_form", word("`envelope`, `data`")),
-            headers: headers(fields),
+            headers: headers(fields, &api.shared.options.policy.signature_header),
         }
     }
 
@@ -132,7 +133,7 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
     let account = fields.required("account_id", id::<AccountId>);
-    let form = Form::of(&mut fields, &api.shared.guard);
+    let form = Form::of(&mut fields, &api);
     let brought = fields.optional("signing_secret", secrets::signing_secret);
     if fields.raw("url").is_none_or(|url| url.get() == "null") {
         fields.fail("url", bad("missing", "the member is missing"));
@@ -208,7 +209,7 @@ pub(super) async fn change(
     let wanted = wanted_version(request.headers())?;
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
-    let form = Form::of(&mut fields, &api.shared.guard);
+    let form = Form::of(&mut fields, &api);
     if form.url == Some(None) {
         fields.fail("url", bad("missing", "a URL cannot be cleared"));
     }
@@ -363,7 +364,7 @@ fn schemes(value: &RawValue) -> Result<Schemes, Bad> {
 }
 
 /// `{}` and `null` are no headers; an absent member keeps them.
-fn headers(fields: &mut Fields<'_>) -> Option<Headers> {
+fn headers(fields: &mut Fields<'_>, signature: &SignatureHeader) -> Option<Headers> {
     let value = fields.raw("headers")?;
     if value.get() == "null" {
         return Some(Vec::new());
@@ -378,6 +379,10 @@ fn headers(fields: &mut Fields<'_>) -> Option<Headers> {
     let mut headers: Headers = Vec::new();
     for (name, value) in inner.rest() {
         match parse::<String>(value, "a text") {
+            Ok(_) if name.eq_ignore_ascii_case(signature.as_str()) => {
+                let refusal = request::HeaderRefusal::Reserved(name.clone());
+                inner.fail(&name, bad("header-not-allowed", refusal.to_string()));
+            }
             Ok(value) => match request::check_header(&name, &value) {
                 Ok(()) => headers.push((name.into(), value.into())),
                 Err(refusal) => inner.fail(&name, bad("header-not-allowed", refusal.to_string())),

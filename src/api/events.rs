@@ -63,8 +63,8 @@ pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result
     let mut params = Params::of(request.uri());
     let account = params.read("account_id")?;
     let event_type = params.one("type")?;
-    let event = params.read("id")?;
-    let endpoint = params.read("endpoint_id")?;
+    let event = params.read_as_given("id")?;
+    let endpoint = params.read_as_given("endpoint_id")?;
     params.finish()?;
     let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
     let event_type = event_type.ok_or_else(|| Problem::query("type", "name the event's type"))?;

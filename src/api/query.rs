@@ -43,25 +43,37 @@ impl Params {
 
     /// A parameter that stands there at most once; an empty one is absent.
     pub fn one(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        Ok(self.once(name)?.filter(|value| !value.is_empty()))
+    }
+
+    fn once(&mut self, name: &str) -> Result<Option<String>, Problem> {
         let (taken, rest) = std::mem::take(&mut self.pairs).into_iter().partition(|(known, _)| known == name);
         self.pairs = rest;
         let mut taken: Vec<(String, String)> = taken;
         match taken.len() {
             0 => Ok(None),
-            1 => Ok(taken.pop().map(|(_, value)| value).filter(|value| !value.is_empty())),
+            1 => Ok(taken.pop().map(|(_, value)| value)),
             _ => Err(Problem::query(name, "the parameter stands there twice; send it once")),
         }
     }
 
-    /// A parameter that is read by its type.
+    /// A parameter that is read by its type; an empty one is absent.
     pub fn read<T: std::str::FromStr<Err: std::fmt::Display>>(
         &mut self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
         let value = self.one(name)?;
-        value
-            .map(|value| value.parse().map_err(|error: T::Err| Problem::query(name, error.to_string())))
-            .transpose()
+        value.map(|value| parsed(name, &value)).transpose()
+    }
+
+    /// As [`read`](Self::read), but an empty one does not fit: an id that got lost on its way here must not become
+    /// a drawn one.
+    pub fn read_as_given<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Problem> {
+        let value = self.once(name)?;
+        value.map(|value| parsed(name, &value)).transpose()
     }
 
     /// A moment: RFC 3339 with any offset, whose `+` may stand there bare.
@@ -102,4 +114,8 @@ impl Params {
         query.append_pair("cursor", cursor);
         format!("<{}?{}>; rel=\"next\"", params.path, query.finish())
     }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, value: &str) -> Result<T, Problem> {
+    value.parse().map_err(|error: T::Err| Problem::query(name, error.to_string()))
 }

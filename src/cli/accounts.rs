@@ -1,4 +1,4 @@
-//! `hooklog accounts`: makes and lists accounts.
+//! `hooklog accounts`: makes and lists accounts; rotates and shows their secrets.
 
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,16 @@ enum Verb {
     Create(Create),
     /// List all accounts
     List,
+    /// Cut a new webhook secret; it signs from then on, and the old one no more
+    Rotate {
+        /// Which
+        id: String,
+    },
+    /// Show the webhook secret; the server logs that it did
+    Reveal {
+        /// Which
+        id: String,
+    },
 }
 
 /// A new account. Serializes as the API takes it.
@@ -76,6 +86,13 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
                 out.hint("the secret is shown only now; it signs X-Ledger-Signature");
             }
         }
+        Verb::Rotate { id } => {
+            let target = Target::new(&["v1", "accounts", &id, "secret", "rotate"]);
+            show_secret(client.post(&target, &serde_json::Map::new()).await?, out)?;
+        }
+        Verb::Reveal { id } => {
+            show_secret(client.get(&Target::new(&["v1", "accounts", &id, "secret"])).await?, out)?;
+        }
         Verb::List => {
             let accounts = whole_list(Target::new(&["v1", "accounts"]), client).await?;
             if out.for_programs() {
@@ -96,4 +113,12 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
         }
     }
     Ok(Exit::Fine)
+}
+
+fn show_secret(answer: Box<RawValue>, out: &mut Output) -> Result<(), Failure> {
+    if out.for_programs() {
+        return out.json(&answer);
+    }
+    let account: Account = serde_json::from_str(answer.get()).unwrap_or_default();
+    out.line(format!("secret   {}", escape(&account.secret.unwrap_or_default())))
 }

@@ -1,4 +1,4 @@
-//! `hooklog endpoints`: makes, lists, pauses and resumes endpoints.
+//! `hooklog endpoints`: makes, lists, pauses and resumes endpoints; rotates and shows their keys.
 
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,19 @@ enum Verb {
     },
     /// Let them go, oldest first
     Resume {
+        /// Which
+        id: String,
+    },
+    /// Cut a new signing key; the older ones go on signing beside it for a while
+    Rotate {
+        /// Which
+        id: String,
+        /// Hours that the older keys go on, 0 to 168 [default: 24]; 0 if one may have leaked
+        #[arg(long, value_name = "HOURS")]
+        overlap_hours: Option<u16>,
+    },
+    /// Show the signing keys; the server logs that it did
+    Reveal {
         /// Which
         id: String,
     },
@@ -99,6 +112,28 @@ struct Endpoint {
     signing_secret: Option<String>,
 }
 
+#[derive(Serialize)]
+struct Rotation {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlap_hours: Option<u16>,
+}
+
+/// An endpoint's signing keys.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Keys {
+    signing_secret: Option<String>,
+    keys: Vec<SigningKey>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SigningKey {
+    id: String,
+    secret: Option<String>,
+    expires_at: Option<String>,
+}
+
 /// Does it.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let endpoints = Target::new(&["v1", "endpoints"]);
@@ -142,9 +177,35 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             }
         }
         Verb::Pause { id, reason } => change(&id, "pause", "paused", Reason { reason }, client, out).await?,
+        Verb::Rotate { id, overlap_hours } => {
+            let target = Target::new(&["v1", "endpoints", &id, "secret", "rotate"]);
+            let rotated = client.post(&target, &Rotation { overlap_hours }).await?;
+            show_keys(rotated, out)?;
+        }
+        Verb::Reveal { id } => {
+            let keys = client.get(&Target::new(&["v1", "endpoints", &id, "secret"])).await?;
+            show_keys(keys, out)?;
+        }
         Verb::Resume { id } => change(&id, "resume", "active", Reason { reason: None }, client, out).await?,
     }
     Ok(Exit::Fine)
+}
+
+fn show_keys(answer: Box<RawValue>, out: &mut Output) -> Result<(), Failure> {
+    if out.for_programs() {
+        return out.json(&answer);
+    }
+    let Keys { signing_secret, keys } = serde_json::from_str(answer.get()).unwrap_or_default();
+    if let Some(secret) = &signing_secret {
+        out.line(format!("signing key  {}", escape(secret)))?;
+    }
+    let with_secrets = keys.iter().any(|key| key.secret.is_some());
+    let mut table = Table::new(if with_secrets { &["KEY", "SIGNS", "SECRET"] } else { &["KEY", "SIGNS"] });
+    for SigningKey { id, secret, expires_at } in keys {
+        let signs = expires_at.map_or("newest".into(), |end| format!("until {}", super::wire::seconds(&end)));
+        table.row([id, signs].into_iter().chain(secret));
+    }
+    out.table(&table)
 }
 
 async fn change(

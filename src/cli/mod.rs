@@ -57,9 +57,9 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Accept one event, or many from lines of JSON
     Send(Box<send::Args>),
-    /// Make and list accounts
+    /// Make and list accounts; rotate and show their secrets
     Accounts(accounts::Args),
-    /// Make, list, pause and resume endpoints
+    /// Make, list, pause and resume endpoints; rotate and show their keys
     Endpoints(Box<endpoints::Args>),
     /// List deliveries; `list --state dead --json` prints the dead ones with payload and last error
     List(list::Args),
@@ -76,7 +76,7 @@ enum Command {
     Schedule(schedule::Args),
     /// How the server fares
     Status(status::Args),
-    /// Check or rebuild a store
+    /// Check, rebuild or reseal a store
     Store(store::Args),
     /// A guided run on a temporary store
     Demo(demo::Args),

@@ -41,6 +41,8 @@ pub struct Request {
     pub account_secret: Option<TextSecret>,
     /// Which signatures are sent.
     pub schemes: Schemes,
+    /// Carries the signature that is made with it.
+    pub signature_header: request::SignatureHeader,
     /// The endpoint's own headers. Those that [`request::check_header`] refuses are left out.
     pub headers: Vec<(String, String)>,
     /// From the call to the last byte of the answer: name, connection, head and body.

@@ -2,6 +2,11 @@
 //!
 //! Pure: the second of the signature comes in. Never knows how a request travels.
 
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
 use super::{Request, sign};
 
 /// Who we say we are.
@@ -41,6 +46,51 @@ const DENIED: [&str; 17] = [
 /// As [`DENIED`], for all names that begin so.
 const DENIED_PREFIXES: [&str; 5] =
     ["proxy-", "x-forwarded-", "webhook-", "x-ledger-", "x-aws-ec2-metadata-token"];
+
+/// The name of the field that carries the ledger's own signature: `X-Ledger-Signature`, unless the operator's
+/// receivers know it by another.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SignatureHeader(Arc<str>);
+
+/// A text that cannot be that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot carry a signature: use a name such as `X-Acme-Signature` that no other header has")]
+pub struct BadSignatureHeader(String);
+
+impl SignatureHeader {
+    /// As it is sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for SignatureHeader {
+    fn default() -> SignatureHeader {
+        SignatureHeader("X-Ledger-Signature".into())
+    }
+}
+
+impl FromStr for SignatureHeader {
+    type Err = BadSignatureHeader;
+
+    fn from_str(name: &str) -> Result<SignatureHeader, BadSignatureHeader> {
+        let ours = name.to_ascii_lowercase().starts_with("x-ledger-");
+        match check_header(name, "") {
+            Ok(()) => Ok(SignatureHeader(name.into())),
+            Err(HeaderRefusal::Reserved(_)) if ours => Ok(SignatureHeader(name.into())),
+            Err(_) => Err(BadSignatureHeader(name.escape_default().to_string())),
+        }
+    }
+}
+
+impl TryFrom<String> for SignatureHeader {
+    type Error = BadSignatureHeader;
+
+    fn try_from(name: String) -> Result<SignatureHeader, BadSignatureHeader> {
+        name.parse()
+    }
+}
 
 /// Why an endpoint may not bring a header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +145,7 @@ pub fn headers(request: &Request, now: u64) -> Result<Vec<(String, String)>, Uns
     }
     if request.schemes.ledger {
         let secret = request.account_secret.as_ref().ok_or(Unsignable::NoSecret)?;
-        put("X-Ledger-Signature", sign::ledger(secret, &request.body));
+        put(request.signature_header.as_str(), sign::ledger(secret, &request.body));
     }
     put("Idempotency-Key", id.to_owned());
     if request.run > 1 {
@@ -177,6 +227,7 @@ mod tests {
             keys: vec![Key::parse(K32).expect("a key")],
             account_secret: Some(TextSecret::new(Zeroizing::new("acct_secret_0123456789abcdef0123".to_owned()))),
             schemes: Schemes { standard: true, ledger: true },
+            signature_header: SignatureHeader::default(),
             headers: vec![],
             timeout: Duration::from_secs(10),
         }
@@ -253,6 +304,22 @@ mod tests {
         assert_eq!(headers(&request, 0), Err(Unsignable::NoKey));
         request.schemes = Schemes { standard: false, ledger: true };
         assert_eq!(headers(&request, 0), Err(Unsignable::NoSecret));
+    }
+
+    #[test]
+    fn the_ledgers_signature_can_have_another_name() {
+        let mut request = request();
+        request.signature_header = "X-Acme-Signature".parse().expect("a name");
+        request.headers = vec![("x-acme-signature".to_owned(), "sha256=forged".to_owned())];
+        let ours = picture(&request);
+        assert_eq!(ours.matches("-Signature: sha256=e85b342a").count(), 1, "{ours}");
+        assert!(ours.contains("\nX-Acme-Signature: ") && !ours.contains("X-Ledger"), "{ours}");
+        for name in ["X-Ledger-Sig", "x-hub-signature-256", "Signature"] {
+            assert_eq!(name.parse::<SignatureHeader>().expect("a name").as_str(), name);
+        }
+        for name in ["", "a b", "a:", "Host", "webhook-signature", "Idempotency-Key", "content-type", "é"] {
+            name.parse::<SignatureHeader>().expect_err(name);
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::Attempt;
 use super::driver::Courier;
 use crate::clock::Clock;
+use crate::delivery::request::SignatureHeader;
 use crate::delivery::{Client, Fault, Key, Outcome, Request, TextSecret};
 use crate::log::BodySlot;
 use crate::secrets::{MasterKey, Purpose};
@@ -26,6 +27,7 @@ pub struct HttpCourier {
     master: Arc<MasterKey>,
     published: Arc<Published>,
     clock: Arc<dyn Clock>,
+    signature_header: SignatureHeader,
 }
 
 impl HttpCourier {
@@ -35,8 +37,9 @@ impl HttpCourier {
         master: Arc<MasterKey>,
         published: Arc<Published>,
         clock: Arc<dyn Clock>,
+        signature_header: SignatureHeader,
     ) -> HttpCourier {
-        HttpCourier { client, master, published, clock }
+        HttpCourier { client, master, published, clock, signature_header }
     }
 
     async fn request(&self, attempt: Attempt) -> Result<Request, String> {
@@ -68,6 +71,7 @@ impl HttpCourier {
             keys,
             account_secret: Some(TextSecret::new(Zeroizing::new(secret))),
             schemes: settings.schemes,
+            signature_header: self.signature_header.clone(),
             headers: settings.headers.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
             timeout: Duration::from_millis(settings.timeout.0),
         })

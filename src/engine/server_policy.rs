@@ -6,6 +6,7 @@ use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::Millis;
 use sha2::{Digest, Sha256};
 
+use crate::delivery::request::SignatureHeader;
 use crate::scheduler::RetryPolicy;
 
 /// Server-wide defaults and limits.
@@ -25,6 +26,8 @@ pub struct ServerPolicy {
     pub on_gone: OnGone,
     /// Nothing but failures for this long disables an endpoint.
     pub disable_after: Millis,
+    /// Carries the signature made with an account's secret.
+    pub signature_header: SignatureHeader,
 }
 
 /// What a 410 does to its endpoint, beside ending the delivery.
@@ -47,6 +50,7 @@ impl Default for ServerPolicy {
             on_gone: OnGone::Disable,
             // Five days, as the field does it.
             disable_after: Millis::from_secs(5 * 24 * 3600),
+            signature_header: SignatureHeader::default(),
         }
     }
 }

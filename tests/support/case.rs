@@ -223,6 +223,11 @@ impl World {
         self.start();
     }
 
+    /// Opens a stopped store again.
+    pub fn resume(&mut self) {
+        self.start();
+    }
+
     /// Stops the store in order.
     pub async fn stop(&mut self) {
         let (store, ..) = self.open.take().expect("it runs");
@@ -359,6 +364,11 @@ impl World {
     /// The delivery once so many attempts have ended, none being in flight.
     pub async fn until_tried(&self, id: &str, attempts: u64) -> Value {
         self.until_so(id, &|now| now["attempts"] == attempts && now["status"] != "in_flight").await
+    }
+
+    /// The delivery once no request of it is out.
+    pub async fn until_idle(&self, id: &str) -> Value {
+        self.until_so(id, &|now| now["status"] != "in_flight").await
     }
 
     async fn until_so(&self, id: &str, so: &dyn Fn(&Value) -> bool) -> Value {

@@ -50,6 +50,7 @@ pub fn request(url: impl Into<String>) -> Request {
         keys: vec![Key::parse(KEY).expect("a key")],
         account_secret: Some(TextSecret::new(KEY.to_owned().into())),
         schemes: Schemes { standard: true, ledger: true },
+        signature_header: Default::default(),
         headers: vec![],
         timeout: LONG,
     }
