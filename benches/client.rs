@@ -1,5 +1,5 @@
 //! What a delivery costs on the wire: processor time of a signed POST of 1 KiB over kept connections, ours beside
-//! a plain `reqwest` client, in turns within one run; and, with `-- hanging`, the memory of a request that waits.
+//! a plain `reqwest` client and the bare sockets, in turns within one run; and, with `-- hanging`, the memory of a request that waits.
 //!
 //! The responder is a process of its own, so that its time is not counted. `cargo bench --bench client`
 
@@ -30,6 +30,7 @@ const RESPONDER: &str = "responder";
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let is = |word: &str| arguments.iter().any(|a| a == word);
+    let only = |name: &str| ["ours", "reqwest"].iter().all(|n| *n == name || !is(n));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     if is(RESPONDER) {
@@ -38,9 +39,19 @@ fn main() {
     }
     let (mut responder, port) = start();
     if is("hanging") {
-        runtime.block_on(async { tokio::spawn(hang(port)).await.expect("no panic") });
+        // Each in a process of its own: memory that was given back would be used again.
+        for name in ["ours", "reqwest"].into_iter().filter(|name| only(name)) {
+            if is(name) {
+                runtime.block_on(async { tokio::spawn(hang(port, name)).await.expect("no panic") });
+            } else {
+                let this = std::env::current_exe().expect("this bench");
+                Command::new(this).args(["hanging", name]).status().expect("it runs");
+            }
+        }
     } else {
-        runtime.block_on(async { tokio::spawn(compare(port)).await.expect("no panic") });
+        runtime.block_on(async {
+            tokio::spawn(compare(port, only("ours"), only("reqwest"))).await.expect("no panic")
+        });
     }
     responder.kill().ok();
     responder.wait().ok();
@@ -120,13 +131,13 @@ fn url(port: u16, hosts: usize, n: usize) -> String {
     format!("http://127.0.{}.{}:{port}/h", host / 250, host % 250 + 1)
 }
 
-async fn compare(port: u16) {
+async fn compare(port: u16, with_ours: bool, with_theirs: bool) {
     println!(
         "signed POST of 1 KiB, {AT_ONCE} at once, {REQUESTS} requests a round, processor time of the sender"
     );
     for hosts in [1, 1000] {
         let (ours, theirs) = (ours(), theirs());
-        let mut costs = [Vec::new(), Vec::new()];
+        let mut costs = [Vec::new(), Vec::new(), Vec::new()];
         for round in 0..=ROUNDS {
             let a = measure(|n| {
                 let (client, request) = (ours.clone(), signed(url(port, hosts, n), n));
@@ -135,7 +146,7 @@ async fn compare(port: u16) {
                     assert_eq!(outcome.result.expect("an answer").status, 200);
                 }
             });
-            let a = a.await;
+            let a = if with_ours { a.await } else { (0.0, 0.0) };
             let b = measure(|n| {
                 let (client, sent) = (theirs.clone(), signed(url(port, hosts, n), n));
                 async move {
@@ -148,14 +159,16 @@ async fn compare(port: u16) {
                     answer.bytes().await.expect("a body");
                 }
             });
-            let b = b.await;
+            let b = if with_theirs { b.await } else { (0.0, 0.0) };
+            let c = sockets(port, hosts).await;
             // The first round connects.
             if round > 0 {
+                costs[2].push(c);
                 costs[0].push(a);
                 costs[1].push(b);
             }
         }
-        for (name, costs) in ["ours", "reqwest"].iter().zip(&mut costs) {
+        for (name, costs) in ["ours", "reqwest", "sockets"].iter().zip(&mut costs) {
             costs.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (cost, rate) = costs[costs.len() / 2];
             let (least, most) = (costs[0].0, costs[costs.len() - 1].0);
@@ -166,12 +179,42 @@ async fn compare(port: u16) {
     }
 }
 
-/// Median-able: processor µs a request, and requests a second.
+/// What the system takes for the same bytes, sent and read by nobody in particular: the floor.
+async fn sockets(port: u16, hosts: usize) -> (f64, f64) {
+    let request = format!("POST /h HTTP/1.1\r\nx: {}\r\n\r\n{}x}}", "x".repeat(450), "x".repeat(1022));
+    let request = Bytes::from(request);
+    let mut free = std::collections::VecDeque::new();
+    for n in 0..hosts.max(AT_ONCE) {
+        let host = n % hosts;
+        let address = (Ipv4Addr::new(127, 0, (host / 250) as u8, (host % 250 + 1) as u8), port);
+        let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        stream.set_nodelay(true).expect("an option");
+        free.push_back(stream);
+    }
+    let free = Arc::new(std::sync::Mutex::new(free));
+    measure(|_| {
+        let (free, request) = (free.clone(), request.clone());
+        async move {
+            let mut stream = free.lock().expect("no panic").pop_front().expect("more than lanes");
+            stream.write_all(&request).await.expect("written");
+            let mut buffer = [0; 256];
+            while !buffer.windows(2).any(|two| two == b"ok") {
+                assert!(stream.read(&mut buffer).await.expect("read") > 0);
+            }
+            free.lock().expect("no panic").push_back(stream);
+        }
+    })
+    .await
+}
+
+/// Processor µs a request, and requests a second. What is to be sent was made before.
 async fn measure<F: Future<Output = ()> + Send + 'static>(send: impl Fn(usize) -> F) -> (f64, f64) {
+    let lane = |lane| (lane..REQUESTS).step_by(AT_ONCE).map(&send).collect::<Vec<F>>();
+    let lanes: Vec<Vec<F>> = (0..AT_ONCE).map(lane).collect();
     let (cpu, wall) = (cpu(), Instant::now());
-    let lanes: Vec<_> = (0..AT_ONCE)
-        .map(|lane| {
-            let all: Vec<F> = (lane..REQUESTS).step_by(AT_ONCE).map(&send).collect();
+    let lanes: Vec<_> = lanes
+        .into_iter()
+        .map(|all| {
             tokio::spawn(async move {
                 for one in all {
                     one.await;
@@ -191,32 +234,32 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-async fn hang(port: u16) {
-    for name in ["ours", "reqwest"] {
-        let (ours, theirs) = (ours(), theirs());
-        let before = resident();
-        let waiting: Vec<_> = (0..HANGING)
-            .map(|n| {
-                let sent = signed(url(port, 4, n).replace("/h", "/hang"), n);
-                let (ours, theirs) = (ours.clone(), theirs.clone());
-                tokio::spawn(async move {
-                    if name == "ours" {
-                        Box::pin(ours.send(sent, || 1_700_000_000)).await;
-                    } else {
-                        let post = theirs.post(&sent.url).body(sent.body);
-                        post.send().await.ok();
-                    }
-                })
+async fn hang(port: u16, name: &'static str) {
+    let (ours, theirs) = (ours(), theirs());
+    if name == "ours" {
+        let future = ours.send(signed(url(port, 1, 0), 0), || 0);
+        println!("of which the future itself has {} bytes", size_of_val(&future));
+    }
+    let before = resident();
+    let waiting: Vec<_> = (0..HANGING)
+        .map(|n| {
+            let sent = signed(url(port, 4, n).replace("/h", "/hang"), n);
+            let (ours, theirs) = (ours.clone(), theirs.clone());
+            tokio::spawn(async move {
+                if name == "ours" {
+                    Box::pin(ours.send(sent, || 1_700_000_000)).await;
+                } else {
+                    theirs.post(&sent.url).body(sent.body).send().await.ok();
+                }
             })
-            .collect();
-        // All are on their way once nothing more happens; well within the requests' time.
-        tokio::time::sleep(Duration::from_secs(4)).await;
-        let each = (resident() - before) as f64 / HANGING as f64;
-        println!("{HANGING} hanging, {name:>8}: {:.1} KB each, the request's 1 KiB included", each / 1024.0);
-        for one in waiting {
-            one.abort();
-            one.await.ok();
-        }
+        })
+        .collect();
+    // All are on their way once nothing more happens; well within the requests' time.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let each = (resident() - before) as f64 / HANGING as f64;
+    println!("{HANGING} hanging, {name:>8}: {:.1} KB each, the request's 1 KiB included", each / 1024.0);
+    for one in waiting {
+        one.abort();
     }
 }
 

@@ -250,6 +250,11 @@ impl Engine {
         self.in_flight.len()
     }
 
+    /// Due entries in memory; all others lie on disk only.
+    pub fn due_held(&self) -> usize {
+        self.scheduler.held()
+    }
+
     /// Starts or stops making attempts.
     pub fn set_sending(&mut self, sending: bool) {
         self.sending = sending;

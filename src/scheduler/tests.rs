@@ -295,10 +295,11 @@ fn step() -> impl Strategy<Value = Step> {
 fn limits(lane: u128, n: [u64; 6], now: Timestamp) -> LaneLimits {
     LaneLimits {
         in_flight_max: 1 + (n[0] % 4) as u32,
-        held: n[1] % 6 == 0,
-        gate_until: if n[2] % 4 == 0 { now + Millis(n[2] % 300) } else { Timestamp(0) },
-        slow: n[3] % 3 == 0,
-        breaker: (n[4] % 3 == 0)
+        held: n[1].is_multiple_of(6),
+        gate_until: if n[2].is_multiple_of(4) { now + Millis(n[2] % 300) } else { Timestamp(0) },
+        slow: n[3].is_multiple_of(3),
+        breaker: n[4]
+            .is_multiple_of(3)
             .then(|| Breaker { probe_at: now + Millis(n[4] % 200), hold_max: Millis(n[5] % 500) }),
         rate_per_second: [None, None, Some(3), Some(40), Some(2500)][lane as usize],
     }

@@ -4,6 +4,7 @@
 pub mod case;
 pub mod chance;
 pub mod judge;
+pub mod outage;
 pub mod receiver;
 pub mod server;
 pub mod stage;

@@ -34,9 +34,8 @@ impl NameServer {
     /// One that says this about a name, which comes in lower case and without a full stop at its end.
     pub async fn saying(say: impl Fn(&str) -> Say + Send + Sync + 'static) -> NameServer {
         let say: Sayer = Arc::new(say);
-        let udp = UdpSocket::bind(("127.0.0.1", 0)).await.expect("a port");
+        let (udp, tcp) = sockets().await;
         let address = udp.local_addr().expect("its address");
-        let tcp = TcpListener::bind(address).await.expect("the same port");
         let asked = Arc::new(AtomicUsize::new(0));
         let (sayer, counter) = (say.clone(), asked.clone());
         tokio::spawn(async move {
@@ -60,6 +59,17 @@ impl NameServer {
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
+}
+
+/// Both at one port. What is free for one may be taken for the other.
+async fn sockets() -> (UdpSocket, TcpListener) {
+    for _ in 0..100 {
+        let udp = UdpSocket::bind(("127.0.0.1", 0)).await.expect("a port");
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().expect("its address")).await {
+            return (udp, tcp);
+        }
+    }
+    panic!("no port is free for both");
 }
 
 async fn over_tcp(mut stream: TcpStream, say: Sayer) -> Option<()> {
