@@ -8,15 +8,20 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hooklog::clock::SeededChance;
 use hooklog::engine::{Answer, Command, Input, Ticket};
 use hooklog::log::memory::Fault;
+use hooklog::log::{self, Change, Disk, Log, Mark, Space};
 use hooklog::scheduler::RetryPolicy;
+use hooklog::views::rebuild;
+use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, DeadReason, DisabledReason, EndpointSettings};
 use hooklog_projections::ids::{DeliveryKey, EndpointId, Seq};
 use hooklog_projections::lifecycle::{State, Status};
 use hooklog_projections::policy::{Jitter, Rollout, Schedule};
+use hooklog_projections::tables::{Key, Table};
 use hooklog_projections::time::Millis;
 use support::stage::{START, Sent, Stage, account, event, outcome};
 
@@ -290,6 +295,42 @@ fn c80_what_cannot_run_hides_nothing_behind_it() {
     let view = stage.engine.as_ref().unwrap().published().view();
     let hold = view.endpoint(gone).unwrap().unwrap().hold;
     assert!(hold.is_some(), "a 410 disables");
+    stage.always_true();
+}
+
+/// Rows that cannot be read stand first in line. They are said to be damaged, once in each process; whoever is
+/// behind them goes; and since the log is the truth, views made anew bring them back.
+#[test]
+fn c80_records_that_cannot_be_read_hide_nothing_and_come_back_with_a_rebuild() {
+    let mut stage = stage();
+    let shop = stage.endpoint_with("shop", "*", &["200"], |_| ());
+    stage.ask(Command::PauseEndpoint { key: shop, reason: "maintenance".into() }).unwrap();
+    stage.enqueue_many((0..200).map(|n| format!("bad-{n}")), "a.b");
+    let space = Space::View { name: Deliveries::NAME, version: 1 };
+    let bad: Vec<Seq> = stage.known.keys().copied().collect();
+    for seq in &bad {
+        let key = DeliveryKey { account: account(), seq: *seq }.bytes();
+        stage.disk.write(&[Change::put(space, key, vec![1, 0xc1])]).unwrap();
+    }
+    stage.enqueue_many(["good".to_owned()], "a.b");
+    for restart in [false, true] {
+        if restart {
+            stage.crash();
+        } else {
+            stage.ask(Command::ResumeEndpoint { key: shop }).unwrap();
+        }
+        stage.run_for(Millis(HOUR));
+        assert_eq!(stage.sent.len(), 1);
+        assert_eq!((stage.sent[0].event.as_str(), stage.counts().delivered), ("good", 1));
+        assert_eq!(stage.engine.as_ref().unwrap().next_wake(), None, "they are not tried in a loop");
+    }
+    stage.engine = None;
+    stage.disk = stage.disk.crash();
+    let opened = Log::open(Arc::new(stage.disk.clone()), Mark::memory(&stage.mark), log::Options::default());
+    rebuild::rebuild_stopped(&mut opened.unwrap().into_log(), &mut |_, _| {}).unwrap();
+    stage.start();
+    stage.run_for(Millis(HOUR));
+    assert_eq!((stage.sent.len(), stage.counts().delivered), (201, 201));
     stage.always_true();
 }
 

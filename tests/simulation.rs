@@ -189,8 +189,11 @@ impl World {
             match engine.finish() {
                 Ok(turn) => {
                     let more = turn.more;
+                    let wake = engine.next_wake();
                     self.take(turn);
                     if !more {
+                        // Nothing that may start is left: no need to be asked again at once.
+                        assert!(wake.is_none_or(|at| at > self.now), "seed {}: woken at {wake:?}", self.seed);
                         return;
                     }
                 }

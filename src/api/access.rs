@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -90,6 +90,17 @@ pub(super) fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(Kind::CrossOrigin, "the request comes from a page of another site"))
+}
+
+/// Refuses what a delivery brings in as an event (every delivery names its sender in a header that no endpoint
+/// can change): an endpoint that points at an ingest address, ours or another's, would never come to rest.
+pub(super) fn no_delivery(headers: &HeaderMap) -> Result<(), Problem> {
+    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if agent.starts_with("Hooklog/") {
+        let detail = "an endpoint points at an address that takes events in; point it at its receiver";
+        return Err(Problem::new(Kind::Loop, detail));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

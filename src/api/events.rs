@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
 
+use super::access::no_delivery;
 use super::accounts::account_id;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::{self, About};
@@ -50,6 +51,7 @@ struct AcceptedOut {
 }
 
 pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    no_delivery(request.headers())?;
     let body = json_body(request, api.event_bytes_max()).await?;
     let enqueue = envelope::read(&api, Fields::read(&body)?)?;
     let (status, out) = accept(&api, enqueue).await?;
@@ -57,6 +59,7 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
 }
 
 pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    no_delivery(request.headers())?;
     let mut params = Params::of(request.uri());
     let account = params.read("account_id")?;
     let event_type = params.one("type")?;
@@ -80,6 +83,7 @@ pub(super) async fn batch(
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Problem> {
+    no_delivery(request.headers())?;
     let body = json_body(request, BATCH_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
     let events = fields.required("events", |value| {

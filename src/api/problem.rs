@@ -59,6 +59,8 @@ catalogue! {
     Unauthorized = UNAUTHORIZED, "unauthorized", "A token is needed";
     /// A page of another site sent it.
     CrossOrigin = FORBIDDEN, "cross-origin", "Other sites may not send this";
+    /// A delivery of this or another Hooklog sent it.
+    Loop = UNPROCESSABLE_ENTITY, "loop", "A delivery may not come back in as an event";
     /// Nothing is there.
     NotFound = NOT_FOUND, "not-found", "Nothing is there";
     /// The route exists, but not for this method.

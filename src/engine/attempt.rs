@@ -52,7 +52,19 @@ impl Engine {
 
     fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
         let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
-        let row = self.delivery(key)?.filter(|row| row.state == State::Pending { due_at: start.due_at });
+        let row = match self.delivery(key) {
+            // One row that cannot be read keeps nobody else from starting. It stays due, for a rebuild or the
+            // next start to find.
+            Err(Fatal::Log(error @ (log::Error::Damaged(_) | log::Error::BadValue(_)))) => {
+                tracing::error!(
+                    delivery = %start.delivery, %error,
+                    "a delivery's row is damaged, it is not sent; `hooklog store rebuild` makes the rows anew"
+                );
+                self.scheduler.handle_unsent(start.endpoint, self.now);
+                return Ok(());
+            }
+            row => row?.filter(|row| row.state == State::Pending { due_at: start.due_at }),
+        };
         let Some(row) = row else {
             // The scheduler's page was older than the log: what it knew is looked up again.
             tracing::error!(delivery = %start.delivery, "a due entry without a waiting delivery was skipped");

@@ -88,3 +88,46 @@ impl ServerPolicy {
         Millis(wait.0 / u64::from(self.wait_divisor.max(1)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings(webhook_retries: Rollout) -> AccountSettings {
+        AccountSettings {
+            name: "Acme".into(),
+            owner_email: None,
+            schedule: None,
+            response_policy: None,
+            webhook_retries,
+        }
+    }
+
+    fn at(percent: u8) -> ServerPolicy {
+        ServerPolicy { retries_percent: percent, ..ServerPolicy::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn accounts_only_join_as_the_percentage_grows(account: u128, less in 0u8..=100, more in 0u8..=100) {
+            let (account, less, more) = (AccountId(account), less.min(more), less.max(more));
+            let default = settings(Rollout::Default);
+            prop_assert!(!at(less).retries(account, &default) || at(more).retries(account, &default));
+            prop_assert!(!at(0).retries(account, &default) && at(100).retries(account, &default));
+            // Those that say so themselves are asked nothing: internal accounts first.
+            prop_assert!(at(less).retries(account, &settings(Rollout::On)));
+            prop_assert!(!at(more).retries(account, &settings(Rollout::Off)));
+        }
+    }
+
+    #[test]
+    fn ten_per_cent_are_about_a_tenth_and_the_same_ones_at_every_start() {
+        let (policy, default) = (at(10), settings(Rollout::Default));
+        let joined: Vec<u128> = (0..10_000).filter(|n| policy.retries(AccountId(*n), &default)).collect();
+        assert!((900..=1_100).contains(&joined.len()), "{}", joined.len());
+        // Spelled out: another hash would take retries from accounts that have them.
+        assert_eq!(joined[..8], [1, 9, 17, 20, 26, 31, 33, 48]);
+    }
+}
