@@ -81,6 +81,7 @@ pub trait DueSource {
 /// The scheduler of one partition.
 pub struct Scheduler {
     limits: Limits,
+    page_max: usize,
     lanes: HashMap<EndpointKey, Lane>,
     /// Endpoints that can probably run now, in turn.
     ring: VecDeque<EndpointKey>,
@@ -181,6 +182,7 @@ impl Scheduler {
     pub fn new(limits: Limits, now: Timestamp) -> Scheduler {
         Scheduler {
             limits,
+            page_max: PAGE,
             lanes: HashMap::new(),
             ring: VecDeque::new(),
             slow_ring: VecDeque::new(),
@@ -218,10 +220,11 @@ impl Scheduler {
         entry: DueEntry,
         now: Timestamp,
     ) {
+        let page_max = self.page_max;
         let lane = self.lane(endpoint, limits);
         if lane.horizon.is_none_or(|horizon| entry <= horizon) {
             lane.page.insert(entry);
-            if lane.page.len() > PAGE {
+            if lane.page.len() > page_max {
                 lane.page.pop_last();
                 lane.horizon = lane.page.last().copied();
             }
@@ -313,8 +316,8 @@ impl Scheduler {
                 && lane.page.is_empty()
                 && let Some(after) = lane.horizon
             {
-                let more = source.due_after(endpoint, after, PAGE)?;
-                lane.horizon = if more.len() < PAGE { None } else { more.last().copied() };
+                let more = source.due_after(endpoint, after, self.page_max)?;
+                lane.horizon = if more.len() < self.page_max { None } else { more.last().copied() };
                 lane.page.extend(more);
             }
             if !matches!(lane.ready(now), Ready::Now) {
