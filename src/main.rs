@@ -6,6 +6,11 @@ mod config;
 
 use std::process::ExitCode;
 
+/// Millions of small values cross threads: glibc's allocator took a quarter of the server's time
+/// (`docs/decisions.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::run()
 }

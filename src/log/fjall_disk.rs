@@ -36,6 +36,11 @@ pub struct Settings {
 /// about 13 ms a MiB.
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 
+/// Threads that flush and compact. With more than one, fjall 3.1.13 keeps the first for flushes: it hands each
+/// compaction it is given back to the queue and takes it out again, without a pause, for as long as another
+/// compacts. That is a busy core, which on two cores is half of what there is to deliver with.
+const WORKERS: usize = 1;
+
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
 
@@ -81,7 +86,7 @@ impl FjallDisk {
         let builder = Database::builder(folder)
             .cache_size(settings.cache_bytes)
             .max_journaling_size(JOURNAL_BYTES_MAX)
-            .worker_threads(2);
+            .worker_threads(WORKERS);
         // Lengths in a journal are believed until they contradict each other; then recovery panics.
         let database = catch_unwind(AssertUnwindSafe(|| builder.open()))
             .map_err(|_| Error::Damaged("its journal cannot be replayed".into()))?
