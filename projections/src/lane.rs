@@ -27,8 +27,9 @@ pub struct Lane {
     pub failing_since: Option<Timestamp>,
     /// Failures since the last success.
     pub failures: u64,
-    /// Whether the last finished attempt timed out: such endpoints share a part of the permits.
-    pub timed_out: bool,
+    /// Whether the last finished attempt ended before its time-out. Endpoints of which that cannot be said, new
+    /// ones among them, share a part of the permits.
+    pub prompt: bool,
     /// The newest failure.
     pub failed_at: Timestamp,
     /// Failures since the last success that say that the endpoint is down: no answer, or a 5xx.
@@ -57,7 +58,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         Fact::Enqueued { .. } | Fact::Replayed { .. } => lane.waiting += 1,
         // A person who resumes it wants to see: it starts afresh.
         Fact::EndpointResumed { .. } => {
-            (lane.failing_since, lane.failures, lane.down, lane.timed_out) = (None, 0, 0, false);
+            (lane.failing_since, lane.failures, lane.down, lane.prompt) = (None, 0, 0, false);
             lane.gate_until = Timestamp(0);
         }
         Fact::EndpointGated { until, .. } => lane.gate_until = lane.gate_until.max(*until),
@@ -70,7 +71,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             lane.failing_since = None;
             lane.failures = 0;
             lane.down = 0;
-            lane.timed_out = false;
+            lane.prompt = true;
         }
         Fact::Failed { counted, failure, .. } => {
             lane.in_flight = lane.in_flight.wrapping_sub(1);
@@ -78,7 +79,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
                 lane.failures += 1;
                 lane.failing_since = lane.failing_since.or(Some(entry.at));
                 lane.failed_at = entry.at;
-                lane.timed_out = matches!(failure, Failure::Error { class: ErrorClass::Timeout, .. });
+                lane.prompt = !matches!(failure, Failure::Error { class: ErrorClass::Timeout, .. });
                 lane.down = match failure {
                     Failure::Error { class: ErrorClass::NotSent, .. } => lane.down,
                     Failure::Answered(response) if response.status < 500 => 0,

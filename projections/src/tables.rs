@@ -11,7 +11,7 @@ use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 2;
+pub const FOLDS_VERSION: u32 = 3;
 
 /// One keyed table of a view.
 pub trait Table {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::bench_receiver::Stats;
+use super::bench_receiver::{HANG, Stats};
 use super::child::Child;
 use super::client::{Client, Target};
 use super::exit::{Exit, Failure};
@@ -27,8 +27,14 @@ const CALM_PER_SECOND: u64 = 50;
 /// Events of the growth measurement, and of its first and last part.
 const GROWTH_EVENTS: u64 = 200_000;
 const GROWTH_PART: u64 = 10_000;
-/// Held events go in by batches of so many.
-const HELD_BATCH: u64 = 500;
+/// Held and hanging events go in by batches of so many.
+const BATCH: u64 = 500;
+/// Endpoints that hang, of one account.
+const HANGING_OF_ACCOUNT: u64 = 100;
+/// How long they hang: the longest that an endpoint may have, so that all hang at once.
+const HANGING_MS: u64 = 30_000;
+/// The part of the permits that endpoints share which have not answered yet is a half; the rest is for others.
+const PERMITS_BESIDE: u64 = 256;
 /// Between two looks at the receiver.
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks without progress after which something is lost: 60 s.
@@ -49,9 +55,12 @@ pub struct Args {
     /// Bytes of an event's data
     #[arg(long, value_name = "B", default_value_t = 200, value_parser = clap::value_parser!(u64).range(32..=65_536))]
     body_bytes: u64,
-    /// Let so many deliveries wait at a paused endpoint first, then measure the others
+    /// Measure once, let so many deliveries wait at a paused endpoint, and measure the others again
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=5_000_000))]
     hold: u64,
+    /// Measure once, let so many requests hang, each at an endpoint of its own, and measure the others again
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=15_000), conflicts_with_all = ["hold", "growth"])]
+    hanging: u64,
     /// Compare the first 10,000 of 200,000 deliveries with the last
     #[arg(long)]
     growth: bool,
@@ -83,14 +92,27 @@ struct Growth {
     last: Burst,
 }
 
+/// The same work alone and beside something else.
+#[derive(Debug, Serialize)]
+struct Beside {
+    held: u64,
+    hanging: u64,
+    /// What one that hangs adds to the server's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_hanging: Option<u64>,
+    alone: Burst,
+    beside: Burst,
+}
+
 #[derive(Debug, Serialize)]
 struct Results {
     concurrency: u64,
     endpoints: u64,
     body_bytes: u64,
-    held: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     burst: Option<Burst>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<Beside>,
     #[serde(skip_serializing_if = "Option::is_none")]
     growth: Option<Growth>,
     calm: Calm,
@@ -115,30 +137,24 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
 async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let folder = tempfile::tempdir()?;
     let receiver = Child::start(["bench-receiver"]).await?;
-    let server = Child::serve(&folder.path().join("store"), 1).await?;
+    let permits = (2 * args.hanging + PERMITS_BESIDE).to_string();
+    let more: &[&str] = if args.hanging > 0 { &["--in-flight-max", &permits] } else { &[] };
+    let server = Child::serve(&folder.path().join("store"), more).await?;
     let bench = Bench::set(args, &server, &receiver).await?;
-    if args.hold > 0 {
-        bench.hold(args.hold).await?;
-    }
-    let (mut burst, mut growth) = (None, None);
+    let (mut burst, mut beside, mut growth) = (None, None, None);
     if args.growth {
         let first = bench.burst(GROWTH_PART).await?;
         bench.burst(GROWTH_EVENTS - 2 * GROWTH_PART).await?;
         let last = bench.burst(GROWTH_PART).await?;
         growth = Some(Growth { events: GROWTH_EVENTS, first, last });
+    } else if args.hold > 0 || args.hanging > 0 {
+        beside = Some(bench.beside(args).await?);
     } else {
         burst = Some(bench.burst(args.events).await?);
     }
     let calm = bench.calm().await?;
-    let results = Results {
-        concurrency: args.concurrency,
-        endpoints: args.endpoints,
-        body_bytes: args.body_bytes,
-        held: args.hold,
-        burst,
-        growth,
-        calm,
-    };
+    let Args { concurrency, endpoints, body_bytes, .. } = *args;
+    let results = Results { concurrency, endpoints, body_bytes, burst, beside, growth, calm };
     server.kill().await?;
     receiver.kill().await?;
     if out.for_programs() {
@@ -150,10 +166,10 @@ async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
 }
 
 fn say(results: &Results, out: &mut Output) -> Result<(), Failure> {
-    let Results { concurrency, endpoints, body_bytes, held, burst, growth, calm } = results;
+    let Results { concurrency, endpoints, body_bytes, burst, beside, growth, calm } = results;
     let heading = out.paint.bold("hooklog bench");
     out.line(format!(
-        "{heading}  {concurrency} producers, {endpoints} endpoints, {body_bytes} bytes of data, {held} held"
+        "{heading}  {concurrency} producers, {endpoints} endpoints, {body_bytes} bytes of data"
     ))?;
     let one = |name: &str, burst: &Burst| {
         format!(
@@ -166,6 +182,19 @@ fn say(results: &Results, out: &mut Output) -> Result<(), Failure> {
     };
     if let Some(burst) = burst {
         out.line(one("burst", burst))?;
+    }
+    if let Some(Beside { held, hanging, bytes_per_hanging, alone, beside }) = beside {
+        out.line(one("alone", alone))?;
+        out.line(one("beside", beside))?;
+        out.line(format!(
+            "{:<11}{held} held, {hanging} hanging: {:.2} of the rate{}",
+            "",
+            beside.delivered_per_second as f64 / alone.delivered_per_second.max(1) as f64,
+            bytes_per_hanging.map_or(String::new(), |bytes| format!(
+                ", {:.1} KB for each that hangs",
+                bytes as f64 / 1000.0
+            ))
+        ))?;
     }
     if let Some(growth) = growth {
         out.line(one("first", &growth.first))?;
@@ -220,11 +249,39 @@ impl Bench {
     }
 
     async fn endpoint(&self, client: &Client, path: &str) -> Result<String, Failure> {
+        self.endpoint_of(client, &self.account, path, 10_000).await
+    }
+
+    async fn endpoint_of(
+        &self,
+        client: &Client,
+        account: &str,
+        path: &str,
+        timeout_ms: u64,
+    ) -> Result<String, Failure> {
         let url = format!("http://{}/{path}", self.receiver_at);
         // Events name their endpoint; the filter only keeps others away.
-        let endpoint = json!({ "account_id": self.account, "url": url, "event_types": ["bench.*"] });
+        let endpoint = json!({
+            "account_id": account, "url": url, "event_types": ["bench.*"], "timeout_ms": timeout_ms
+        });
         let made: Value = client.post(&Target::new(&["v1", "endpoints"]), &endpoint).await?;
         Ok(text(&made, "id"))
+    }
+
+    /// A burst alone, then with what waits or hangs beside it.
+    async fn beside(&self, args: &Args) -> Result<Beside, Failure> {
+        let alone = self.burst(args.events).await?;
+        let mut bytes_per_hanging = None;
+        if args.hold > 0 {
+            self.hold(args.hold).await?;
+        } else {
+            let before = memory_bytes(self.server_id)?;
+            self.hang(args.hanging).await?;
+            let more = memory_bytes(self.server_id)?.saturating_sub(before);
+            bytes_per_hanging = Some(more / args.hanging);
+        }
+        let beside = self.burst(args.events).await?;
+        Ok(Beside { held: args.hold, hanging: args.hanging, bytes_per_hanging, alone, beside })
     }
 
     /// Lets deliveries wait at a paused endpoint.
@@ -235,16 +292,43 @@ impl Bench {
         let mut progress = Progress::new("holding");
         let mut done = 0;
         while done < events {
-            let count = HELD_BATCH.min(events - done);
-            let event = self.event(&held);
-            let batch = json!({ "events": vec![event; count as usize] });
-            let answer: Value = client.post(&Target::new(&["v1", "events", "batch"]), &batch).await?;
-            let refused = |result: &Value| result["status"] != 202;
-            if answer["results"].as_array().is_none_or(|results| results.iter().any(refused)) {
-                return Err(Failure::new(Exit::Failed, "an event was refused"));
-            }
+            let count = BATCH.min(events - done);
+            self.batch(&client, vec![self.event(&held); count as usize]).await?;
             done += count;
             progress.show(done, events);
+        }
+        Ok(())
+    }
+
+    /// Lets requests hang, each at an endpoint of its own.
+    async fn hang(&self, requests: u64) -> Result<(), Failure> {
+        let client = Client::at(self.server);
+        let mut progress = Progress::new("hanging");
+        let (mut account, mut events) = (String::new(), Vec::new());
+        for number in 0..requests {
+            if number % HANGING_OF_ACCOUNT == 0 {
+                let made: Value =
+                    client.post(&Target::new(&["v1", "accounts"]), &json!({ "name": "hanging" })).await?;
+                account = text(&made, "id");
+            }
+            let path = format!("{}/{number}", &HANG[1..]);
+            let endpoint = self.endpoint_of(&client, &account, &path, HANGING_MS).await?;
+            events.push(event(&account, &endpoint, &self.pad));
+            progress.show(number, requests);
+        }
+        while !events.is_empty() {
+            let rest = events.split_off(events.len().min(BATCH as usize));
+            self.batch(&client, std::mem::replace(&mut events, rest)).await?;
+        }
+        self.received(requests, |stats| stats.hanging).await
+    }
+
+    async fn batch(&self, client: &Client, events: Vec<Value>) -> Result<(), Failure> {
+        let batch = json!({ "events": events });
+        let answer: Value = client.post(&Target::new(&["v1", "events", "batch"]), &batch).await?;
+        let refused = |result: &Value| result["status"] != 202;
+        if answer["results"].as_array().is_none_or(|results| results.iter().any(refused)) {
+            return Err(Failure::new(Exit::Failed, "an event was refused"));
         }
         Ok(())
     }
@@ -325,14 +409,21 @@ impl Bench {
     }
 
     async fn all_received(&self, events: u64) -> Result<Stats, Failure> {
+        self.received(events, |stats| stats.distinct).await?;
+        self.receiver.get(&Target::new(&["stats"])).await
+    }
+
+    /// Waits until a figure of the receiver is reached.
+    async fn received(&self, events: u64, figure: impl Fn(&Stats) -> u64) -> Result<(), Failure> {
         let (mut looks, mut seen) = (0, 0);
         while looks < LOOKS_MAX {
             let stats: Stats = self.receiver.get(&Target::new(&["count"])).await?;
-            if stats.distinct >= events {
-                return self.receiver.get(&Target::new(&["stats"])).await;
+            let now = figure(&stats);
+            if now >= events {
+                return Ok(());
             }
-            looks = if stats.distinct > seen { 0 } else { looks + 1 };
-            seen = stats.distinct;
+            looks = if now > seen { 0 } else { looks + 1 };
+            seen = now;
             tokio::time::sleep(LOOK).await;
         }
         Err(Failure::new(Exit::No, format!("only {seen} of {events} events arrived")))
@@ -362,6 +453,15 @@ fn cpu_micros(process: u32) -> Result<u64, Failure> {
     Ok(ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
+/// Memory that a process holds, in bytes.
+fn memory_bytes(process: u32) -> Result<u64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib =
+        line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| Failure::new(Exit::Failed, "the process tells no memory"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,5 +475,6 @@ mod tests {
     #[test]
     fn a_process_has_used_some_time() {
         assert!(cpu_micros(std::process::id()).is_ok());
+        assert!(memory_bytes(std::process::id()).is_ok_and(|bytes| bytes > 1 << 20));
     }
 }

@@ -1,5 +1,6 @@
 //! `hooklog bench-receiver`, hidden: the other side of `bench`, in a process of its own so that its work is not
-//! counted as the server's. Answers 200, counts distinct event ids, and notes how old each event is.
+//! counted as the server's. Answers 200, counts distinct event ids, and notes how old each event is; below
+//! [`HANG`] it answers nothing.
 //!
 //! For loopback only; keeps at most as many ids and ages as it was told to expect.
 
@@ -17,6 +18,9 @@ use super::receiver::{self, Reaction, Received, Script};
 /// Ids and ages that are kept, whatever is expected.
 const EVENTS_MAX: usize = 5_000_000;
 
+/// What is sent to a path that begins with this is left without an answer.
+pub const HANG: &str = "/hang";
+
 /// Receives.
 #[derive(clap::Args)]
 pub struct Args {}
@@ -28,6 +32,8 @@ pub struct Stats {
     pub requests: u64,
     /// Event ids.
     pub distinct: u64,
+    /// Requests without an answer.
+    pub hanging: u64,
     /// When the newest came, on the machine's monotonic clock.
     pub last_at_micros: u64,
     /// From create to received, the half and all but one in a hundred; zero if nothing came.
@@ -58,6 +64,10 @@ impl Script for Counting {
             ("POST", "/reset") => {
                 *count = Count::default();
                 Reaction::Answer(200, b"{}".to_vec())
+            }
+            (_, path) if path.starts_with(HANG) => {
+                count.stats.hanging += 1;
+                Reaction::Hang
             }
             _ => {
                 let id = self.hash.hash_one(request.header("webhook-id"));

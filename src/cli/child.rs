@@ -59,16 +59,14 @@ impl Child {
         }
     }
 
-    /// A server over a store of its own, which may reach loopback.
+    /// A server over a store of its own, which may reach loopback, with more arguments of `serve`.
     ///
     /// # Errors
     /// As [`Child::start`].
-    pub async fn serve(folder: &Path, wait_divisor: u32) -> Result<Child, Failure> {
-        let divisor = wait_divisor.to_string();
-        let args = ["--listen", "127.0.0.1:0", "--allow-http", "--allow", "127.0.0.0/8", "--wait-divisor"];
+    pub async fn serve(folder: &Path, more: &[&str]) -> Result<Child, Failure> {
+        let args = ["--listen", "127.0.0.1:0", "--allow-http", "--allow", "127.0.0.0/8"];
         let mut all: Vec<&OsStr> = vec!["serve".as_ref(), "--store".as_ref(), folder.as_os_str()];
-        all.extend(args.iter().map(OsStr::new));
-        all.push(divisor.as_ref());
+        all.extend(args.iter().chain(more).map(OsStr::new));
         Child::start(all).await
     }
 

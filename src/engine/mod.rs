@@ -402,7 +402,7 @@ impl Engine {
             in_flight_max: endpoint.as_ref().map_or(1, |row| row.settings.in_flight_max),
             held: endpoint.as_ref().is_none_or(|row| row.hold.is_some()),
             gate_until: lane.gate_until,
-            slow: lane.timed_out,
+            slow: !lane.prompt,
             breaker,
             rate_per_second: endpoint.and_then(|row| row.settings.rate_per_second),
         })

@@ -36,7 +36,8 @@ pub struct LaneLimits {
     pub held: bool,
     /// Nothing is sent before.
     pub gate_until: Timestamp,
-    /// Its last attempt timed out: one permit, from the shared half.
+    /// Its last attempt timed out, or it never had one: one permit, from the shared half. Else ten thousand
+    /// endpoints that all hang from their first request on would have every permit.
     pub slow: bool,
     /// It seems to be down: single probes until one succeeds.
     pub breaker: Option<Breaker>,
@@ -131,8 +132,7 @@ enum Ready {
 
 impl Lane {
     fn ready(&self, now: Timestamp) -> Ready {
-        let permits = if self.limits.slow { 1 } else { self.limits.in_flight_max };
-        if self.limits.held || self.in_flight >= permits {
+        if self.limits.held || self.in_flight >= self.permits() {
             return Ready::Not;
         }
         // What lies behind the horizon is due no sooner than it.
@@ -143,6 +143,10 @@ impl Lane {
             at = at.max(probe.min(due + breaker.hold_max));
         }
         if at <= now { Ready::Now } else { Ready::At(at) }
+    }
+
+    fn permits(&self) -> u32 {
+        if self.limits.slow { 1 } else { self.limits.in_flight_max }
     }
 
     /// The millisecond in which the rate lets a request begin; several may fall into one.
@@ -276,16 +280,14 @@ impl Scheduler {
     pub fn reserve(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) -> bool {
         let slow_free = self.slow_max().saturating_sub(self.slow_in_flight);
         let ready = self.ring.len() + self.slow_ring.len().min(slow_free);
-        if self.in_flight + ready >= self.limits.in_flight_max || limits.slow {
-            return false;
-        }
+        let room = self.in_flight + ready < self.limits.in_flight_max;
+        let room = room && (!limits.slow || self.slow_ring.len() < slow_free);
         let lane = self.lane(endpoint, limits);
-        let free = !limits.held && limits.gate_until <= now && lane.in_flight < limits.in_flight_max;
+        let free = room && !limits.held && limits.gate_until <= now && lane.in_flight < lane.permits();
         let open = lane.limits.breaker.is_none() && lane.rate_at() <= now;
         let fits = free && open && lane.page.is_empty() && lane.horizon.is_none();
         if fits {
-            lane.spend(now);
-            self.in_flight += 1;
+            self.spend(endpoint, now);
         } else {
             self.arm(endpoint, now);
         }
@@ -328,12 +330,7 @@ impl Scheduler {
                 self.arm(endpoint, now);
                 continue;
             };
-            lane.spend(now);
-            self.in_flight += 1;
-            if lane.limits.slow {
-                lane.slow_in_flight += 1;
-                self.slow_in_flight += 1;
-            }
+            self.spend(endpoint, now);
             self.arm(endpoint, now);
             return Ok(Some(Start { endpoint, delivery: first.1, due_at: first.0 }));
         }
@@ -348,6 +345,17 @@ impl Scheduler {
         let (ring, name) =
             if slow { (&mut self.slow_ring, Ring::Slow) } else { (&mut self.ring, Ring::Quick) };
         ring.pop_front().map(|endpoint| (endpoint, name))
+    }
+
+    /// A request begins.
+    fn spend(&mut self, endpoint: EndpointKey, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
+        lane.spend(now);
+        self.in_flight += 1;
+        if lane.limits.slow {
+            lane.slow_in_flight += 1;
+            self.slow_in_flight += 1;
+        }
     }
 
     /// The half that slow endpoints share.

@@ -102,6 +102,27 @@ fn slow_endpoints_share_half_of_the_permits() {
 }
 
 #[test]
+fn endpoints_that_hang_from_their_first_request_on_leave_half_of_the_permits() {
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
+    let mut disk = Disk::default();
+    let untried = LaneLimits { slow: true, ..open() };
+    let now = Timestamp(5);
+    let at_once = (1..=20).filter(|n| scheduler.reserve(endpoint(*n), untried, now)).count();
+    assert_eq!(at_once, 5);
+    assert!(!scheduler.reserve(endpoint(1), untried, now), "it has its one permit");
+    for n in 1..=20 {
+        scheduler.handle_waiting(endpoint(n), untried, (now, Seq(n as u64)), now);
+    }
+    assert_eq!(drain(&mut scheduler, &mut disk, now), []);
+    let at_once = (0..6).filter(|_| scheduler.reserve(endpoint(99), open(), now)).count();
+    assert_eq!(at_once, 5, "the other half is whole");
+    // Whoever waits goes first when one ends.
+    scheduler.handle_ended(endpoint(1), now);
+    assert!(!scheduler.reserve(endpoint(30), untried, now));
+    assert_eq!(drain(&mut scheduler, &mut disk, now).len(), 1);
+}
+
+#[test]
 fn a_million_waiting_for_a_paused_endpoint_are_never_read() {
     let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
     let mut disk = Disk::default();
@@ -384,10 +405,11 @@ impl Run {
                 let waits = self.disk.rows.iter().any(|(e, _)| *e == endpoint(lane));
                 if self.scheduler.reserve(endpoint(lane), model.limits, now) {
                     assert!(!waits, "it overtook what waits");
-                    assert!(model.limits.breaker.is_none() && !model.limits.slow);
+                    assert!(model.limits.breaker.is_none());
                     assert_eq!(model.runs_at(Some((now, Seq(0)))), Some(now));
                     model.starts(now);
-                    self.out.push((lane, false));
+                    self.out.push((lane, model.limits.slow));
+                    assert!(self.slow_out() <= ALL.div_ceil(2), "slow ones took more than half");
                 }
             }
             Step::Gone { nth } if !self.disk.rows.is_empty() => {

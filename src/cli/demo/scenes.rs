@@ -8,7 +8,6 @@ use hooklog_projections::time::Millis;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::child::Child;
 use super::super::client::{Client, Target};
 use super::super::exit::Failure;
 use super::super::output::Output;
@@ -143,7 +142,7 @@ async fn replayed(stage: &mut Stage, endpoint: &Endpoint, event: &str, out: &mut
 }
 
 async fn killed(stage: &mut Stage, out: &mut Output) -> Scene {
-    let server = Child::serve(&stage.crash_folder, stage.wait_divisor).await?;
+    let server = stage.server_to_kill().await?;
     let client = Client::at(server.address);
     let endpoint = stage.endpoint(&client, "crash").await?;
     stage.hooks.script(&endpoint.path, &[Step::Hang], Step::Answer(200));
@@ -156,7 +155,7 @@ async fn killed(stage: &mut Stage, out: &mut Output) -> Scene {
     say(out, "attempt 1", "has left, and the receiver does not answer")?;
     server.kill().await?;
     say(out, "killed", "SIGKILL in the middle of it")?;
-    let server = Child::serve(&stage.crash_folder, stage.wait_divisor).await?;
+    let server = stage.server_to_kill().await?;
     say(out, "started", "again on the same store")?;
     let client = Client::at(server.address);
     story.until(&client, "delivered", stage, out).await?;

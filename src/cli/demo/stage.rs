@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
+use super::super::child::Child;
 use super::super::client::{Client, Target};
 use super::super::exit::{Exit, Failure};
 use super::super::receiver;
@@ -113,6 +114,11 @@ impl Stage {
             _telling: telling,
             _receiving: AbortOnDropHandle::new(receiving),
         })
+    }
+
+    /// Starts the server that is killed, over its own store.
+    pub async fn server_to_kill(&self) -> Result<Child, Failure> {
+        Child::serve(&self.crash_folder, &["--wait-divisor", &self.wait_divisor.to_string()]).await
     }
 
     /// Makes an account with one endpoint at a path of the receiver.
