@@ -275,8 +275,9 @@ impl Bench {
         if args.hold > 0 {
             self.hold(args.hold).await?;
         } else {
+            let events = self.hanging(args.hanging).await?;
             let before = memory_bytes(self.server_id)?;
-            self.hang(args.hanging).await?;
+            self.hang(events).await?;
             let more = memory_bytes(self.server_id)?.saturating_sub(before);
             bytes_per_hanging = Some(more / args.hanging);
         }
@@ -300,12 +301,12 @@ impl Bench {
         Ok(())
     }
 
-    /// Lets requests hang, each at an endpoint of its own.
-    async fn hang(&self, requests: u64) -> Result<(), Failure> {
+    /// Endpoints that hang, and an event for each.
+    async fn hanging(&self, endpoints: u64) -> Result<Vec<Value>, Failure> {
         let client = Client::at(self.server);
-        let mut progress = Progress::new("hanging");
+        let mut progress = Progress::new("endpoints that hang");
         let (mut account, mut events) = (String::new(), Vec::new());
-        for number in 0..requests {
+        for number in 0..endpoints {
             if number % HANGING_OF_ACCOUNT == 0 {
                 let made: Value =
                     client.post(&Target::new(&["v1", "accounts"]), &json!({ "name": "hanging" })).await?;
@@ -314,13 +315,19 @@ impl Bench {
             let path = format!("{}/{number}", &HANG[1..]);
             let endpoint = self.endpoint_of(&client, &account, &path, HANGING_MS).await?;
             events.push(event(&account, &endpoint, &self.pad));
-            progress.show(number, requests);
+            progress.show(number, endpoints);
         }
+        Ok(events)
+    }
+
+    /// Sends events, and waits until each hangs.
+    async fn hang(&self, mut events: Vec<Value>) -> Result<(), Failure> {
+        let (client, all) = (Client::at(self.server), events.len() as u64);
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH as usize));
             self.batch(&client, std::mem::replace(&mut events, rest)).await?;
         }
-        self.received(requests, |stats| stats.hanging).await
+        self.received(all, |stats| stats.hanging).await
     }
 
     async fn batch(&self, client: &Client, events: Vec<Value>) -> Result<(), Failure> {
