@@ -1,0 +1,259 @@
+//! What a page of a long history costs: `GET /v1/deliveries` in all its filters, at random depths, over three
+//! accounts of which one has 99 of a hundred deliveries.
+//!
+//! `cargo bench --bench pages [-- DELIVERIES]` (5,000,000). Without a network: requests go straight to the router.
+//! Ends with an error if a page holds what was not asked for, or looks through more rows than it may.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body as HttpBody;
+use axum::http::Request;
+use bytes::Bytes;
+use hooklog::api::{ApiOptions, ApiState, router};
+use hooklog::clock::{Chance, Clock, SeededChance, SystemClock};
+use hooklog::delivery::{Answer as Heard, Outcome, guard};
+use hooklog::engine::command::body_ref;
+use hooklog::engine::driver::{self, Courier};
+use hooklog::engine::handle::Handle;
+use hooklog::engine::{Attempt, Command, Engine, Enqueue, ServerPolicy};
+use hooklog::log::{self, Body, Log};
+use hooklog::secrets::MasterKey;
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes, Sealed};
+use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
+use hooklog_projections::policy::Rollout;
+use hooklog_projections::time::{Millis, Timestamp};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+const DELIVERIES: u64 = 5_000_000;
+/// Of each account.
+const ENDPOINTS: u64 = 50;
+const TYPES: u64 = 20;
+/// One delivery in so many dies, and one in so many waits at a paused endpoint.
+const DEAD_ONE_IN: u64 = 500;
+const WAITING_ONE_IN: u64 = 1_000;
+const CALLERS: u64 = 256;
+/// Pages of each kind.
+const PAGES: usize = 300;
+const LIMIT: usize = 50;
+
+struct Receiver;
+
+impl Courier for Receiver {
+    fn carry(&self, attempt: Attempt) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        let status = if (attempt.delivery.seq.0 / 3).is_multiple_of(DEAD_ONE_IN) { 400 } else { 204 };
+        let heard = Heard { status, headers: vec![], body: Bytes::new(), truncated: false, address: None };
+        Box::pin(async move { Outcome::of(Ok(heard), Millis(0)) })
+    }
+}
+
+fn main() {
+    let deliveries = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(DELIVERIES);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(run(deliveries));
+}
+
+async fn run(deliveries: u64) {
+    let clock = SystemClock::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (disk, mark) = log::open_folder(folder.path(), Default::default()).expect("a store");
+    let opened = Log::open(disk, mark, log::Options { free_bytes_min: 0, ..Default::default() });
+    let master = Arc::new(MasterKey::from_bytes([7; 32].into()));
+    let policy = ServerPolicy { in_flight_max: 1024, ..ServerPolicy::default() };
+    let mut engine =
+        Engine::start(opened.expect("a log"), &master, policy, clock.now(), &mut SeededChance::new(1))
+            .expect("an engine");
+    engine.set_sending(true);
+    let running = driver::run(engine, Arc::new(Receiver), clock.clone(), tokio::runtime::Handle::current());
+    let handle = running.handle.clone();
+    for account in [1, 2, 3] {
+        set_up(&handle, AccountId(account)).await;
+    }
+    let began = Instant::now();
+    let times = fill(&handle, &clock, deliveries).await;
+    println!("{deliveries} deliveries in {:.0} s", began.elapsed().as_secs_f64());
+    let api = ApiState::new(
+        handle,
+        master,
+        clock,
+        guard::Policy::default(),
+        ApiOptions { ..ApiOptions::default() },
+    );
+    let pages = Pages { router: router(api.local()), times, chance: SeededChance::new(7) };
+    pages.measure().await;
+    running.stop(Duration::from_secs(5)).await.expect("it stops");
+}
+
+async fn set_up(handle: &Handle, account: AccountId) {
+    let settings = AccountSettings {
+        name: "Acme".into(),
+        owner_email: None,
+        schedule: None,
+        response_policy: None,
+        webhook_retries: Rollout::On,
+    };
+    let made = Command::CreateAccount { account, settings, secret: Sealed(vec![0]) };
+    handle.ask(Actor::Cli, made).await.expect("it is new");
+    for n in 0..=ENDPOINTS {
+        let settings = EndpointSettings {
+            url: "https://r.customer.net/".into(),
+            event_types: vec!["*".into()],
+            description: "".into(),
+            schedule: None,
+            response_policy: None,
+            timeout: Millis(10_000),
+            in_flight_max: 64,
+            schemes: Schemes { standard: true, ledger: true },
+            headers: vec![],
+            rate_per_second: None,
+            disable_after: None,
+            body_form: Default::default(),
+        };
+        let key = endpoint(account, n);
+        handle
+            .ask(Actor::Cli, Command::CreateEndpoint { key, settings, signing: vec![] })
+            .await
+            .expect("new");
+    }
+    // The last one waits.
+    let key = endpoint(account, ENDPOINTS);
+    handle.ask(Actor::Cli, Command::PauseEndpoint { key, reason: "it waits".into() }).await.expect("it runs");
+}
+
+fn endpoint(account: AccountId, n: u64) -> EndpointKey {
+    EndpointKey { account, endpoint: EndpointId(account.0 * 1_000 + u128::from(n)) }
+}
+
+/// Events to one endpoint each. Answers the moments at which parts of them were in.
+async fn fill(handle: &Handle, clock: &Arc<SystemClock>, deliveries: u64) -> Vec<Timestamp> {
+    let mut times = vec![];
+    for part in 0..100 {
+        let (from, to) = (deliveries * part / 100, deliveries * (part + 1) / 100);
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let handle = handle.clone();
+                tokio::spawn(async move {
+                    for n in (from + caller..to).step_by(CALLERS as usize) {
+                        handle.ask(Actor::Cli, event(n)).await.expect("it is taken in");
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.expect("no panic");
+        }
+        times.push(clock.now());
+    }
+    loop {
+        let counts = handle.view().counts(None).expect("counts");
+        if counts.delivered + counts.dead + deliveries / WAITING_ONE_IN >= deliveries {
+            return times;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn event(n: u64) -> Command {
+    let account = AccountId(match n % 200 {
+        0 => 2,
+        1 => 3,
+        _ => 1,
+    });
+    let to = if n % WAITING_ONE_IN == 7 { ENDPOINTS } else { n / 200 % ENDPOINTS };
+    let body = Body { salt: [0; 16], bytes: Bytes::from(vec![b'x'; 100]) };
+    Command::Enqueue(Box::new(Enqueue {
+        account,
+        event: format!("evt-{n}").parse().expect("it fits"),
+        event_type: format!("type.t{}", n / 7 % TYPES).into(),
+        body_ref: body_ref(&body, "application/json"),
+        body,
+        utf8: true,
+        deliver_at: None,
+        max_tries: None,
+        expire_at: None,
+        endpoint: Some(endpoint(account, to).endpoint),
+    }))
+}
+
+struct Pages {
+    router: axum::Router,
+    times: Vec<Timestamp>,
+    chance: SeededChance,
+}
+
+impl Pages {
+    async fn measure(mut self) {
+        let (big, small) = (AccountId(1), AccountId(2));
+        let held = endpoint(big, ENDPOINTS).endpoint;
+        let one = endpoint(big, 3).endpoint;
+        println!("{:<34}{:>9}{:>9}{:>9}  rows", "pages of 50, ms", "p50", "p99", "max");
+        for (name, account, filter) in [
+            ("all of the large account", big, String::new()),
+            ("all of a small account", small, String::new()),
+            ("delivered", big, "&status=delivered".into()),
+            ("dead", big, "&status=dead".into()),
+            ("pending", big, "&status=pending".into()),
+            ("in flight (none)", big, "&status=in_flight".into()),
+            ("cancelled (none)", big, "&status=cancelled".into()),
+            ("one endpoint", big, format!("&endpoint_id={one}")),
+            ("one endpoint, dead", big, format!("&endpoint_id={one}&status=dead")),
+            ("one endpoint, pending", big, format!("&endpoint_id={held}&status=pending")),
+            ("one event type", big, "&event_type=type.t3".into()),
+            ("event types by prefix", big, "&event_type=type.*".into()),
+            ("an event type that never was", big, "&event_type=never".into()),
+            ("one endpoint, never", big, format!("&endpoint_id={one}&event_type=never")),
+            ("dead, never", big, "&status=dead&event_type=never".into()),
+        ] {
+            self.measure_one(name, account, &filter).await;
+        }
+    }
+
+    async fn measure_one(&mut self, name: &str, account: AccountId, filter: &str) {
+        let (mut took, mut rows) = (Vec::new(), 0);
+        while took.len() < PAGES {
+            let at = self.times[(self.chance.draw() % self.times.len() as u64) as usize];
+            let first =
+                format!("/v1/deliveries?account_id={account}&limit={LIMIT}{filter}&until={}", moment(at));
+            let mut target = first.clone();
+            // The first page by its time, the next by its cursor.
+            for _ in 0..2 {
+                let began = Instant::now();
+                let page = self.get(&target).await;
+                took.push(began.elapsed());
+                let data = page["data"].as_array().expect("a page");
+                assert!(data.len() <= LIMIT, "{target}: too many");
+                rows += data.len();
+                for row in data {
+                    assert_eq!(row["account_id"], account.to_string(), "{target}");
+                    for wanted in filter.split('&').filter_map(|pair| pair.split_once('=')) {
+                        let (key, value) = wanted;
+                        let is = row[if key == "event_type" { "event_type" } else { key }].as_str();
+                        let is = is.expect("a text");
+                        assert!(value.strip_suffix('*').map_or(is == value, |start| is.starts_with(start)));
+                    }
+                }
+                let Some(cursor) = page["next_cursor"].as_str() else { break };
+                target = format!("{first}&cursor={cursor}");
+            }
+        }
+        took.sort_unstable();
+        let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)].as_secs_f64() * 1e3;
+        println!("{name:<34}{:>9.1}{:>9.1}{:>9.1}  {rows}", at(50), at(99), at(100));
+    }
+
+    async fn get(&self, target: &str) -> Value {
+        let request = Request::get(target).body(HttpBody::empty()).expect("a request");
+        let response = self.router.clone().oneshot(request).await.expect("it cannot fail");
+        let status = response.status();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert!(status.is_success(), "{target}: {status} {}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).expect("JSON")
+    }
+}
+
+fn moment(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0 as i64).expect("a moment").to_string()
+}
