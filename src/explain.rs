@@ -703,7 +703,7 @@ mod tests {
     }
 
     fn response(status: u16, took: u64) -> Response {
-        Response { status, body: None, truncated: false, took: Millis(took), address: None }
+        Response { status, body: None, truncated: false, took: Millis(took), address: None, course: None }
     }
 
     fn answered(status: u16) -> Failure {
@@ -711,7 +711,14 @@ mod tests {
     }
 
     fn error(class: ErrorClass, took: u64) -> Failure {
-        Failure::Error { class, detail: "as the network put it".into(), took: Millis(took) }
+        Failure::Error {
+            class,
+            detail: "as the network put it".into(),
+            took: Millis(took),
+            reason: None,
+            address: None,
+            course: None,
+        }
     }
 
     /// Failed once for every wait, `n` times.

@@ -136,6 +136,22 @@ impl Store {
         deliver: bool,
         progress: &mut dyn FnMut(Seq, Seq),
     ) -> Result<Store, Error> {
+        let client = Client::new(options.guard.clone(), options.client.clone())?;
+        Store::open_with(options, client, clock, deliver, progress)
+    }
+
+    /// As [`open`](Self::open), with requests made by another client: one that resolves names elsewhere. What
+    /// the options say of clients counts for nothing then.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn open_with(
+        options: Options,
+        client: Client,
+        clock: Arc<dyn Clock>,
+        deliver: bool,
+        progress: &mut dyn FnMut(Seq, Seq),
+    ) -> Result<Store, Error> {
         // The log first: a folder in use, or of a newer version, gets no key made beside it.
         let opened = Log::open_folder(&options.folder, options.settings(), options.log)?;
         let master = Arc::new(master_key(&options, matches!(opened, Opened::Fresh(_)))?);
@@ -143,7 +159,7 @@ impl Store {
         let mut engine =
             Engine::start(opened, &master, options.policy.clone(), clock.now(), &mut SystemChance)?;
         engine.set_sending(deliver);
-        let client = Arc::new(Client::new(options.guard, options.client)?);
+        let client = Arc::new(client);
         let courier = HttpCourier::new(
             client.clone(),
             master.clone(),

@@ -299,6 +299,18 @@ async fn an_event_arrives_and_its_story_can_be_read() {
     let attempts = world.get(&format!("/v1/deliveries/{delivery}/attempts")).await.ok(200);
     let attempt = &attempts["data"][0];
     assert_eq!((&attempt["status"], &attempt["response_body"]), (&json!("delivered"), &json!("thanks")));
+    assert_eq!((&attempt["reused"], &attempt["resent"]), (&json!(false), &json!(false)));
+    let address = customer.address.to_string();
+    assert_eq!((&attempt["address"], attempt.get("tried_in_vain")), (&json!(address), None));
+    let timings = attempt["timings"].as_object().expect("where the time went");
+    let parts: Vec<_> = timings.keys().map(String::as_str).collect();
+    assert_eq!(parts, ["body_us", "connect_us", "first_byte_us", "queue_ms"], "an address needs no name");
+    let spent: u64 = parts
+        .iter()
+        .filter(|part| part.ends_with("_us"))
+        .map(|part| timings[*part].as_u64().expect("a number"))
+        .sum();
+    assert!(spent > 0 && spent <= (attempt["took_ms"].as_u64().expect("a number") + 1) * 1000, "{attempt}");
     let timeline = world.get(&format!("/v1/events/{}/timeline", text(&sent["id"]))).await.ok(200);
     let facts: Vec<_> =
         timeline["data"].as_array().expect("a list").iter().map(|e| text(&e["fact"])).collect();

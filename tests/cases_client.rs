@@ -467,6 +467,7 @@ async fn c56_a_black_hole_is_left_within_the_head_start() {
     let outcome = send(&client, request(&url)).await;
     let connect = outcome.timings.connect.expect("a connection was made");
     assert!(connect >= HEAD_START && outcome.took < Millis(2_000), "{outcome:?}");
+    assert_eq!(outcome.in_vain, [SocketAddr::from(([127, 0, 0, 2], port))]);
     assert_eq!(answered(outcome).address, Some(good.address));
     let outcome = send(&client, request(&url)).await;
     assert!(outcome.timings.connect.expect("fresh again") < HEAD_START, "the hole comes last now");
@@ -480,11 +481,17 @@ async fn c56_an_address_that_refuses_is_left_at_once() {
     let port = good.address.port();
     let client = resolving("127.0.0.0/8", port, Names::new(&[Ok("127.0.0.3 127.0.0.2 127.0.0.1")]));
     let outcome = send(&client, request(format!("http://{NAME}:{port}/h"))).await;
+    let nobody_there = [3, 2].map(|last| SocketAddr::from(([127, 0, 0, last], port)));
+    assert_eq!(outcome.in_vain, nobody_there);
     assert_eq!(answered(outcome).address, Some(good.address));
     let nobody = resolving("127.0.0.0/8", port, Names::new(&[Ok("127.0.0.3 127.0.0.2")]));
-    let fault = failed(send(&nobody, request(format!("http://{NAME}:{port}/h"))).await);
+    let outcome = send(&nobody, request(format!("http://{NAME}:{port}/h"))).await;
+    let mut tried = outcome.in_vain.clone();
+    let fault = failed(outcome);
     assert_eq!((fault.class, fault.reason), (ErrorClass::Connect, Some(Reason::Refused)));
-    assert!(fault.address.is_some());
+    tried.extend(fault.address);
+    tried.sort();
+    assert_eq!(tried, [2, 3].map(|last| SocketAddr::from(([127, 0, 0, last], port))), "each once");
 }
 
 #[tokio::test]
@@ -507,7 +514,11 @@ async fn c58_a_name_that_is_bound_to_us_in_turns_never_gets_here() {
                 (fault.class, fault.detail.as_str()),
                 (ErrorClass::EgressDenied, "address not allowed")
             );
-            assert_eq!((fault.address, fault.reason), (None, None), "nothing that maps our network");
+            assert_eq!(
+                (fault.address, fault.reason),
+                (None, Some(Reason::AddressNotAllowed)),
+                "nothing that maps our network"
+            );
         }
     }
     assert_eq!(canary.accept().map(drop).expect_err("nobody came").kind(), io::ErrorKind::WouldBlock);

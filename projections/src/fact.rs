@@ -4,10 +4,12 @@
 //! must still be read. A fact names all that a fold needs; it never holds a body or a plain secret, and
 //! never knows who reads it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, Seq, StoreId};
 use crate::policy::{ErrorClass, ResponsePolicy, Rollout, Schedule, Text};
 use crate::time::{Millis, Timestamp};
@@ -412,6 +414,9 @@ pub struct Response {
     pub took: Millis,
     /// The address that was spoken to.
     pub address: Option<Text>,
+    /// How it got there; `None` in logs that are older than it.
+    #[serde(default)]
+    pub course: Option<Box<Course>>,
 }
 
 /// What went wrong with an attempt.
@@ -427,6 +432,15 @@ pub enum Failure {
         detail: Text,
         /// How long it took to fail.
         took: Millis,
+        /// What exactly it was, by the name of `hooklog::delivery::Reason`, where the kind has several.
+        #[serde(default)]
+        reason: Option<Text>,
+        /// The address that was spoken to last, or could not be.
+        #[serde(default)]
+        address: Option<Text>,
+        /// How far it got; `None` if it never began, and in logs that are older than it.
+        #[serde(default)]
+        course: Option<Box<Course>>,
     },
 }
 

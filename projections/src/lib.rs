@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod account;
 pub mod counts;
+pub mod course;
 pub mod delivery;
 pub mod event;
 pub mod fact;

@@ -1,4 +1,5 @@
-//! Moments and spans in whole milliseconds. Never reads a clock.
+//! Moments in whole milliseconds; spans in those, and in microseconds where those would lose them. Never reads
+//! a clock.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -14,6 +15,11 @@ pub struct Timestamp(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Millis(pub u64);
+
+/// A span in microseconds: a part of a request, of which many take less than a millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Micros(pub u64);
 
 impl Timestamp {
     /// The last moment there is: what is due then never comes due.

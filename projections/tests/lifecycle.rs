@@ -37,7 +37,7 @@ fn enqueued() -> Fact {
 }
 
 fn response() -> Response {
-    Response { status: 500, body: None, truncated: false, took: Millis(1), address: None }
+    Response { status: 500, body: None, truncated: false, took: Millis(1), address: None, course: None }
 }
 
 /// One delivery in each state.
@@ -60,7 +60,14 @@ fn facts() -> Vec<(&'static str, Fact)> {
     let dead =
         |was_due_at| Fact::Dead { of: of(), reason: DeadReason::Refused, was_due_at, tell_owner: true };
     let replayed = |was| Fact::Replayed { of: of(), was, run: 2, due_at: DUE, reason: "".into() };
-    let error = Failure::Error { class: ErrorClass::Dns, detail: "".into(), took: Millis(1) };
+    let error = Failure::Error {
+        class: ErrorClass::Dns,
+        detail: "".into(),
+        took: Millis(1),
+        reason: None,
+        address: None,
+        course: None,
+    };
     vec![
         ("Enqueued", enqueued()),
         (

@@ -10,13 +10,14 @@ use serde_json::json as object;
 
 use super::ApiState;
 use super::accounts::{account_id, page};
+use super::attempts;
 use super::events::{Wish, account_of, reason, replayed, sight};
 use super::fields::Fields;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, json_body_or_none};
-use super::wire::{self, DeliveryOut, Include, PageOut};
+use super::wire::{DeliveryOut, Include, PageOut};
 use crate::engine::Command;
 use crate::views::View;
 use crate::views::query::Filter;
@@ -120,7 +121,7 @@ pub(super) async fn attempts(
     let data = api
         .read(move |_, view| {
             let (_, row) = find(view, &id, account)?;
-            wire::attempts(view, &view.story(&row)?)
+            attempts::of(view, &view.story(&row)?)
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))

@@ -12,6 +12,7 @@
 
 pub mod access;
 mod accounts;
+mod attempts;
 mod cursor;
 mod deliveries;
 mod endpoints;

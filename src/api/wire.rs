@@ -1,4 +1,4 @@
-//! What goes out, as JSON: accounts, endpoints, events, deliveries, attempts and the facts of a timeline.
+//! What goes out, as JSON: accounts, endpoints, events, deliveries and the facts of a timeline.
 //!
 //! No secret has a shape here but in the answer that cuts it; log positions stand in timelines only. Never
 //! decides, and never knows who asks.
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hooklog_projections::account::{Account, Endpoint, Hold};
 use hooklog_projections::counts::Counts;
 use hooklog_projections::event::Event;
-use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure, Response};
+use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure};
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State};
@@ -162,36 +162,6 @@ struct LastAttemptOut {
     status_code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorClass>,
-}
-
-#[derive(Serialize)]
-pub struct AttemptOut {
-    number: u32,
-    run: u32,
-    r#try: u32,
-    started_at: String,
-    status: &'static str,
-    endpoint_version: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    took_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counted: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status_code: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorClass>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_body: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_truncated: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
 }
 
 /// What a list of deliveries shows on top.
@@ -441,73 +411,6 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
     Ok(None)
 }
 
-/// The attempts in a story, oldest first.
-pub fn attempts(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> {
-    let mut out: Vec<AttemptOut> = Vec::new();
-    for entry in story {
-        match &entry.fact {
-            Fact::Attempted { attempt, try_number, run, endpoint_version, .. } => out.push(AttemptOut {
-                number: *attempt,
-                run: *run,
-                r#try: *try_number,
-                started_at: moment_text(entry.at),
-                status: "in_flight",
-                endpoint_version: *endpoint_version,
-                ended_at: None,
-                took_ms: None,
-                rule: None,
-                counted: None,
-                status_code: None,
-                error: None,
-                detail: None,
-                response_body: None,
-                response_truncated: None,
-                address: None,
-            }),
-            Fact::Delivered { response, rule, .. } => {
-                if let Some(last) = out.last_mut() {
-                    (last.status, last.counted) = ("delivered", Some(true));
-                    ended(last, entry.at, rule);
-                    answered(view, last, entry.seq, response)?;
-                }
-            }
-            Fact::Failed { failure, rule, counted, .. } => {
-                if let Some(last) = out.last_mut() {
-                    (last.status, last.counted) = ("failed", Some(*counted));
-                    ended(last, entry.at, rule);
-                    match failure {
-                        Failure::Answered(response) => answered(view, last, entry.seq, response)?,
-                        Failure::Error { class, detail, took } => {
-                            last.error = Some(*class);
-                            last.detail = Some(detail.to_string());
-                            last.took_ms = Some(took.0);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(out)
-}
-
-fn ended(attempt: &mut AttemptOut, at: Timestamp, rule: &str) {
-    attempt.ended_at = Some(moment_text(at));
-    attempt.rule = Some(rule.to_owned());
-}
-
-fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Response) -> Result<(), Problem> {
-    attempt.status_code = Some(response.status);
-    attempt.took_ms = Some(response.took.0);
-    attempt.response_truncated = Some(response.truncated);
-    attempt.address = response.address.as_ref().map(ToString::to_string);
-    if response.body.is_some() {
-        let body = view.body(BodySlot::Response(at))?;
-        attempt.response_body = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
-    }
-    Ok(())
-}
-
 /// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets.
 pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
     let mut out = Map::new();
@@ -541,16 +444,16 @@ fn fact(fact: &Fact) -> Value {
             "attempt": attempt, "status_code": response.status, "took_ms": response.took,
             "address": response.address, "rule": rule,
         }),
-        Fact::Failed { attempt, failure: Failure::Answered(response), rule, counted, .. } => json!({
-            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
-            "address": response.address, "rule": rule, "counted": counted,
-        }),
-        Fact::Failed { attempt, failure: Failure::Error { class, detail, took }, rule, counted, .. } => {
-            json!({
-                "attempt": attempt, "error": class, "detail": detail, "took_ms": took, "rule": rule,
-                "counted": counted,
-            })
-        }
+        Fact::Failed { attempt, failure, rule, counted, .. } => match failure {
+            Failure::Answered(response) => json!({
+                "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+                "address": response.address, "rule": rule, "counted": counted,
+            }),
+            Failure::Error { class, detail, took, reason, address, .. } => json!({
+                "attempt": attempt, "error": class, "reason": reason, "detail": detail, "took_ms": took,
+                "address": address, "rule": rule, "counted": counted,
+            }),
+        },
         Fact::Rescheduled { due_at, rule, .. } => json!({ "due_at": moment_text(*due_at), "rule": rule }),
         Fact::Dead { reason, tell_owner, .. } => json!({ "reason": reason, "tell_owner": tell_owner }),
         Fact::Replayed { was, run, reason, .. } => json!({

@@ -61,7 +61,8 @@ async fn attempts(delivery: &Delivery, client: &Client, out: &mut Output) -> Res
     out.line(format!("{}  to {to}  {status}", escape(&delivery.id)))?;
     let page: Page = client.get(&Target::new(&["v1", "deliveries", &delivery.id, "attempts"])).await?;
     let mut table =
-        Table::new(&["  #", "RUN", "TRY", "STARTED", "TOOK", "STATUS", "ANSWER", "RULE"]).status_in(5);
+        Table::new(&["  #", "RUN", "TRY", "STARTED", "TOOK", "MOSTLY", "STATUS", "ANSWER", "RULE"])
+            .status_in(6);
     for item in &page.data {
         let attempt: Attempt = serde_json::from_str(item.get())
             .map_err(|error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}")))?;
@@ -70,7 +71,7 @@ async fn attempts(delivery: &Delivery, client: &Client, out: &mut Output) -> Res
     if table.is_empty() { Ok(()) } else { out.table(&table) }
 }
 
-fn row(attempt: &Attempt) -> [String; 8] {
+fn row(attempt: &Attempt) -> [String; 9] {
     let answer = match (attempt.status_code, &attempt.error) {
         (Some(code), _) => format!("HTTP {code}"),
         (None, Some(error)) => match &attempt.detail {
@@ -79,12 +80,15 @@ fn row(attempt: &Attempt) -> [String; 8] {
         },
         (None, None) => String::new(),
     };
+    let longest = attempt.timings.longest();
+    let mostly = longest.map(|(part, ms)| format!("{part} {}", spell(Millis(ms))));
     [
         format!("  {}", attempt.number),
         attempt.run.to_string(),
         attempt.tried.to_string(),
         seconds(&attempt.started_at),
         attempt.took_ms.map_or(String::new(), |ms| spell(Millis(ms))),
+        mostly.unwrap_or_default(),
         attempt.status.clone(),
         answer,
         attempt.rule.clone().unwrap_or_default(),

@@ -91,6 +91,26 @@ pub struct Attempt {
     pub error: Option<String>,
     /// More of why.
     pub detail: Option<String>,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+/// Where an attempt's time went, as far as its parts took place.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Timings {
+    /// Before it left.
+    pub queue_ms: u64,
+    /// Resolving the name.
+    pub dns_us: Option<u64>,
+    /// TCP.
+    pub connect_us: Option<u64>,
+    /// The handshake.
+    pub tls_us: Option<u64>,
+    /// Waiting for the receiver.
+    pub first_byte_us: Option<u64>,
+    /// Reading the rest.
+    pub body_us: Option<u64>,
 }
 
 /// An event that was taken in.
@@ -191,6 +211,23 @@ impl Delivery {
     }
 }
 
+impl Timings {
+    /// The longest part of the request itself, and the wait before it where that was longer; nothing below a
+    /// millisecond.
+    pub fn longest(&self) -> Option<(&'static str, u64)> {
+        let parts = [
+            ("queue", Some(self.queue_ms)),
+            ("dns", self.dns_us.map(|us| us / 1000)),
+            ("connect", self.connect_us.map(|us| us / 1000)),
+            ("tls", self.tls_us.map(|us| us / 1000)),
+            ("first byte", self.first_byte_us.map(|us| us / 1000)),
+            ("body", self.body_us.map(|us| us / 1000)),
+        ];
+        let parts = parts.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+        parts.filter(|(_, ms)| *ms > 0).max_by_key(|(_, ms)| *ms)
+    }
+}
+
 /// A moment of the API without its milliseconds.
 pub fn seconds(moment: &str) -> String {
     match moment.split_once('.') {
@@ -207,4 +244,17 @@ pub fn host(url: &str) -> String {
         Some(url.port().map_or(host.to_owned(), |port| format!("{host}:{port}")))
     });
     host.unwrap_or_else(|| url.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_part_of_an_attempt_is_named() {
+        let told = |json: &str| serde_json::from_str::<Timings>(json).expect("timings").longest();
+        assert_eq!(told(r#"{"queue_ms":3,"dns_us":900,"first_byte_us":41000}"#), Some(("first byte", 41)));
+        assert_eq!(told(r#"{"queue_ms":60,"connect_us":41000,"new":1}"#), Some(("queue", 60)));
+        assert_eq!(told(r#"{"queue_ms":0,"dns_us":999}"#), None, "all below a millisecond");
+    }
 }

@@ -63,12 +63,17 @@ pub struct Outcome {
     pub reused: bool,
     /// Where the time went.
     pub timings: Timings,
+    /// Addresses that were tried in vain, before or beside the one that was spoken to last.
+    pub in_vain: Vec<SocketAddr>,
 }
 
 /// How long the parts of an attempt took, as far as they took place: on a kept connection nothing is connected,
 /// and what failed has nothing after it. Of a request that was sent again, the parts of its second way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
+    /// Before the call, from when the request was due: its turn, its record, reading its body. The client knows
+    /// nothing of it; whoever lets the attempt go adds it.
+    pub queue: Duration,
     /// Resolving the name.
     pub dns: Option<Duration>,
     /// Until TCP was connected, to whichever address was first.
@@ -123,6 +128,8 @@ pub enum Reason {
     NameServerFailed,
     /// DNS: no name server answered in time.
     NameServerSilent,
+    /// The guard: an address, or the URL itself, is not allowed.
+    AddressNotAllowed,
     /// TCP: nobody listens.
     Refused,
     /// TCP: no way there.
@@ -161,6 +168,7 @@ impl Reason {
             Reason::NoAddress => "no-address",
             Reason::NameServerFailed => "name-server-failed",
             Reason::NameServerSilent => "name-server-silent",
+            Reason::AddressNotAllowed => "address-not-allowed",
             Reason::Refused => "refused",
             Reason::Unreachable => "unreachable",
             Reason::ConnectSlow => "connect-slow",
@@ -192,7 +200,14 @@ pub const KEPT_BODY_BYTES: usize = 16 * 1024;
 impl Outcome {
     /// One that took so long, of which nothing else is known.
     pub fn of(result: Result<Answer, Fault>, took: Millis) -> Outcome {
-        Outcome { result, took, resent: false, reused: false, timings: Timings::default() }
+        Outcome {
+            result,
+            took,
+            resent: false,
+            reused: false,
+            timings: Timings::default(),
+            in_vain: Vec::new(),
+        }
     }
 
     /// Who was spoken to, if it came to that.

@@ -147,6 +147,7 @@ impl Engine {
             target,
             signing,
             account_secret: account.row.secret.clone(),
+            due_at,
         });
         Ok(())
     }

@@ -114,8 +114,14 @@ fn data_of(body: &Bytes, event: &str) -> Bytes {
 impl Courier for HttpCourier {
     fn carry(&self, attempt: Attempt) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
+            let begun = self.clock.monotonic();
             match self.request(attempt).await {
-                Ok(request) => self.client.send(request, || self.clock.now().0 / 1000).await,
+                Ok(request) => {
+                    let prepared = self.clock.monotonic().0.saturating_sub(begun.0);
+                    let mut outcome = self.client.send(request, || self.clock.now().0 / 1000).await;
+                    outcome.timings.queue += Duration::from_millis(prepared);
+                    outcome
+                }
                 Err(detail) => {
                     tracing::error!(%detail, "an attempt could not be made");
                     Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))

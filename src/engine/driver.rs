@@ -217,8 +217,8 @@ impl Driver {
             for settle in self.settles.drain(..) {
                 let _ = settle.send(self.engine.log.snapshot());
             }
-            for attempt in turn.attempts {
-                self.let_go(attempt);
+            if !turn.attempts.is_empty() {
+                self.let_go(turn.attempts);
             }
             for drained in self.drains.drain(..) {
                 let _ = drained.send(());
@@ -314,7 +314,7 @@ impl Driver {
                         let _ = reply.send(answer);
                     }
                 }
-                turn.attempts.into_iter().for_each(|attempt| self.let_go(attempt));
+                self.let_go(turn.attempts);
                 let switched = self.engine.switch(*rebuilt);
                 let fatal = switched.is_err();
                 let _ = reply.send(switched);
@@ -333,21 +333,26 @@ impl Driver {
         Ok(false)
     }
 
-    /// The record is durable: the request may leave.
-    fn let_go(&self, attempt: Attempt) {
-        let (courier, sender) = (self.courier.clone(), self.sender.clone());
-        let delivery = attempt.delivery.seq;
-        self.tasks.spawn_on(
-            async move {
-                let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;
-                let outcome = carried.unwrap_or_else(|_| {
-                    tracing::error!(%delivery, "a fault in Hooklog: carrying an attempt panicked");
-                    let detail = "a fault in Hooklog; the operator's log says more";
-                    Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))
-                });
-                let _ = sender.send(Message::Ended { delivery, outcome });
-            },
-            &self.runtime,
-        );
+    /// The records are durable: the requests may leave.
+    fn let_go(&mut self, attempts: Vec<Attempt>) {
+        let now = self.now();
+        for attempt in attempts {
+            let (courier, sender) = (self.courier.clone(), self.sender.clone());
+            let delivery = attempt.delivery.seq;
+            let waited = Duration::from_millis(now.since(attempt.due_at).0);
+            self.tasks.spawn_on(
+                async move {
+                    let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;
+                    let mut outcome = carried.unwrap_or_else(|_| {
+                        tracing::error!(%delivery, "a fault in Hooklog: carrying an attempt panicked");
+                        let detail = "a fault in Hooklog; the operator's log says more";
+                        Outcome::of(Err(Fault::new(ErrorClass::NotSent, detail)), Millis(0))
+                    });
+                    outcome.timings.queue += waited;
+                    let _ = sender.send(Message::Ended { delivery, outcome });
+                },
+                &self.runtime,
+            );
+        }
     }
 }

@@ -114,6 +114,8 @@ pub struct Attempt {
     pub signing: Vec<SigningKey>,
     /// The account's webhook secret.
     pub account_secret: Sealed,
+    /// When it was due.
+    pub due_at: Timestamp,
 }
 
 /// What a turn did, durable and published.

@@ -1,12 +1,16 @@
 //! What an attempt's end leads to: delivered, another try, or dead; decided here and recorded with its rule.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hooklog_projections::course::Course;
 use hooklog_projections::fact::{Actor, DeadReason, DisabledReason, Fact, Failure, Response};
 use hooklog_projections::ids::{DeliveryKey, EndpointKey, Seq};
 use hooklog_projections::lane::Lanes;
 use hooklog_projections::lifecycle::State;
-use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule};
+use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule, Text};
 use hooklog_projections::tables::Tables;
-use hooklog_projections::time::{Millis, Timestamp};
+use hooklog_projections::time::{Micros, Millis, Timestamp};
 
 use super::server_policy::OnGone;
 use super::{CachedAccount, Engine, Fatal, InFlight, of};
@@ -42,10 +46,11 @@ impl Engine {
             Err(fault) => Heard::Error(fault.class),
         };
         let verdict = classify(policies.responses, heard);
+        let course = course(&outcome);
         let row = self.in_flight_row(&out)?;
         match (verdict.ruling, outcome.result) {
             (Ruling::Delivered, Ok(answer)) => {
-                let response = self.response(&answer, outcome.took, chance);
+                let response = self.response(&answer, outcome.took, course, chance);
                 let fact = Fact::Delivered {
                     of: of(out.delivery, out.endpoint, row.latest),
                     attempt: row.attempts,
@@ -56,10 +61,15 @@ impl Engine {
             }
             (_, result) => {
                 let failure = match result {
-                    Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, chance)),
-                    Err(Fault { class, detail, .. }) => {
-                        Failure::Error { class, detail: detail.into(), took: outcome.took }
-                    }
+                    Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, course, chance)),
+                    Err(Fault { class, reason, detail, address }) => Failure::Error {
+                        class,
+                        detail: detail.into(),
+                        took: outcome.took,
+                        reason: reason.map(|reason| reason.name().into()),
+                        address: address.map(text),
+                        course: Some(course),
+                    },
                 };
                 self.failed(&out, verdict, failure, true)?;
                 if let Some(span) = retry_after {
@@ -95,7 +105,14 @@ impl Engine {
             _ => "not-sent",
         };
         let verdict = Verdict { ruling: Ruling::Retry, rule };
-        let failure = Failure::Error { class, detail: detail.into(), took: Millis(0) };
+        let failure = Failure::Error {
+            class,
+            detail: detail.into(),
+            took: Millis(0),
+            reason: None,
+            address: None,
+            course: None,
+        };
         self.failed(out, verdict, failure, false)?;
         self.reschedule(out, self.now, rule)
     }
@@ -200,7 +217,13 @@ impl Engine {
     }
 
     /// The kept part of an answer; its body goes beside the log.
-    fn response(&mut self, answer: &Answer, took: Millis, chance: &mut dyn Chance) -> Response {
+    fn response(
+        &mut self,
+        answer: &Answer,
+        took: Millis,
+        course: Box<Course>,
+        chance: &mut dyn Chance,
+    ) -> Response {
         let body = (!answer.body.is_empty()).then(|| {
             let mut salt = [0; 16];
             chance.fill(&mut salt);
@@ -218,7 +241,8 @@ impl Engine {
             body,
             truncated: answer.truncated,
             took,
-            address: answer.address.map(|address| address.to_string().into()),
+            address: answer.address.map(text),
+            course: Some(course),
         }
     }
 
@@ -255,4 +279,25 @@ impl Engine {
     pub(super) fn was_in_flight(delivery: DeliveryKey, endpoint: EndpointKey) -> InFlight {
         InFlight { delivery, endpoint, alone: false }
     }
+}
+
+/// How an attempt went, as it is recorded.
+fn course(outcome: &Outcome) -> Box<Course> {
+    let micros = |time: Duration| Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    let timings = &outcome.timings;
+    Box::new(Course {
+        queue: Millis(u64::try_from(timings.queue.as_millis()).unwrap_or(u64::MAX)),
+        dns: timings.dns.map(micros),
+        connect: timings.connect.map(micros),
+        tls: timings.tls.map(micros),
+        first_byte: timings.first_byte.map(micros),
+        body: timings.body.map(micros),
+        reused: outcome.reused,
+        resent: outcome.resent,
+        in_vain: outcome.in_vain.iter().copied().map(text).collect(),
+    })
+}
+
+fn text(address: SocketAddr) -> Text {
+    address.to_string().into()
 }

@@ -43,13 +43,14 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 mod tests {
     use std::path::Path;
 
+    use hooklog_projections::course::Course;
     use hooklog_projections::fact::{
         AccountSettings, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
         Response, Schemes, Sealed, SigningKey,
     };
     use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId, Seq, StoreId};
     use hooklog_projections::policy::{ErrorClass, Jitter, ResponsePolicy, Rollout, Schedule};
-    use hooklog_projections::time::{Millis, Timestamp};
+    use hooklog_projections::time::{Micros, Millis, Timestamp};
     use proptest::prelude::*;
 
     use super::super::golden;
@@ -113,6 +114,17 @@ mod tests {
             truncated: false,
             took: Millis(123),
             address: Some("192.0.2.7:443".into()),
+            course: Some(Box::new(Course {
+                queue: Millis(3),
+                dns: Some(Micros(210)),
+                connect: Some(Micros(18_400)),
+                tls: Some(Micros(41_000)),
+                first_byte: Some(Micros(120_000)),
+                body: Some(Micros(90)),
+                reused: false,
+                resent: true,
+                in_vain: vec!["[2001:db8::7]:443".into()],
+            })),
         };
         vec![
             Fact::Founded { store: StoreId(0x51), id_key: Sealed(vec![9; 72]) },
@@ -165,7 +177,13 @@ mod tests {
             Fact::Delivered {
                 of,
                 attempt: 4,
-                response: Response { status: 204, body: None, address: None, ..response.clone() },
+                response: Response {
+                    status: 204,
+                    body: None,
+                    address: None,
+                    course: None,
+                    ..response.clone()
+                },
                 rule: "2xx".into(),
             },
             Fact::Failed {
@@ -210,12 +228,48 @@ mod tests {
     #[test]
     fn shapes_within_facts_that_have_no_file_of_their_own() {
         let of = Of { account: AccountId(1), endpoint: EndpointId(2), delivery: Seq(3), previous: Seq(4) };
-        let error = Failure::Error { class: ErrorClass::NotSent, detail: "drained".into(), took: Millis(0) };
+        let error = Failure::Error {
+            class: ErrorClass::Tls,
+            detail: "the certificate has expired".into(),
+            took: Millis(60),
+            reason: Some("certificate-expired".into()),
+            address: Some("192.0.2.7:443".into()),
+            course: Some(Box::default()),
+        };
         let failed = Fact::Failed { of, attempt: 1, failure: error, rule: "drain".into(), counted: false };
         let gone = Fact::EndpointDisabled { key: of.endpoint_key(), reason: DisabledReason::Gone };
         for fact in [failed, gone] {
             assert_eq!(decode::<Fact>(&encode(&fact)).unwrap(), fact);
         }
+    }
+
+    #[test]
+    fn facts_from_before_a_field_was_appended_are_read_without_it() {
+        /// A failure as it was before it said how the attempt went.
+        #[derive(Serialize)]
+        enum Older {
+            Error { class: ErrorClass, detail: &'static str, took: Millis },
+        }
+
+        for name in ["Delivered", "Failed"] {
+            let mut now = samples().into_iter().find(|fact| fact.name() == name).unwrap();
+            match &mut now {
+                Fact::Delivered { response, .. }
+                | Fact::Failed { failure: Failure::Answered(response), .. } => response.course = None,
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(decode::<Fact>(&golden::older(name)).unwrap(), now);
+        }
+        let older = Older::Error { class: ErrorClass::Timeout, detail: "no answer", took: Millis(10_000) };
+        let now = Failure::Error {
+            class: ErrorClass::Timeout,
+            detail: "no answer".into(),
+            took: Millis(10_000),
+            reason: None,
+            address: None,
+            course: None,
+        };
+        assert_eq!(decode::<Failure>(&encode(&older)).unwrap(), now);
     }
 
     #[test]

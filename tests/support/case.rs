@@ -13,6 +13,8 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use hooklog::api::{ApiOptions, ApiState, router};
 use hooklog::clock::{Clock, ManualClock, SystemClock};
+use hooklog::delivery::Client;
+use hooklog::delivery::client::Lookup;
 use hooklog::delivery::guard::Policy;
 use hooklog::engine::{Command, ServerPolicy};
 use hooklog::store::{Options, Store};
@@ -44,6 +46,8 @@ pub struct Setup {
     pub policy: ServerPolicy,
     /// What may be reached: loopback, unless told.
     pub guard: Policy,
+    /// Where names are resolved; by the system if absent.
+    pub names: Option<Arc<dyn Lookup>>,
     /// A replay, a connection that was lost under a kept request: requests that are no attempt of their own.
     pub resends: u64,
 }
@@ -58,6 +62,7 @@ impl Default for Setup {
                 allow_http: true,
                 ..Policy::default()
             },
+            names: None,
             resends: 0,
         }
     }
@@ -209,7 +214,15 @@ impl World {
             policy: self.setup.policy.clone(),
             ..Options::new(self.folder.path())
         };
-        let store = Store::open(options, clock.clone(), true, &mut |_, _| {}).expect("a store");
+        let store = match &self.setup.names {
+            None => Store::open(options, clock.clone(), true, &mut |_, _| {}),
+            Some(names) => {
+                let client = (options.guard.clone(), options.client.clone());
+                let client = Client::with_lookup(client.0, client.1, names.clone()).expect("a client");
+                Store::open_with(options, client, clock.clone(), true, &mut |_, _| {})
+            }
+        };
+        let store = store.expect("a store");
         let api = ApiOptions { policy: self.setup.policy.clone(), ..ApiOptions::default() };
         let guard = self.setup.guard.clone();
         let state = ApiState::new(store.handle().clone(), store.master().clone(), clock, guard, api);

@@ -82,7 +82,8 @@ impl Receiver {
         whole: bool,
         reply: impl FnMut(&Received) -> Reply + Send + 'static,
     ) -> Receiver {
-        let socket = TcpSocket::new_v4().expect("a socket");
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        let socket = socket.expect("a socket");
         socket.set_reuseaddr(true).expect("an option");
         if !whole {
             socket.set_recv_buffer_size(2048).expect("an option");

@@ -87,6 +87,7 @@ impl Dialer {
         let begun = Instant::now();
         let mut race = Race::default();
         let stream = timeout_at(by, race.run(addresses)).await;
+        race.begun.iter().for_each(|address| trip.tried(*address));
         // Whoever began before the winner and is not there yet is slow.
         let won = stream.as_ref().ok().and_then(|won| won.as_ref().map(|(address, _)| *address));
         if addresses.len() > 1 {

@@ -30,7 +30,7 @@ pub(super) fn because(class: ErrorClass, reason: Reason, detail: &str) -> Fault 
 
 /// What a customer hears of a refused address: nothing that maps our network (rule S10).
 pub(super) fn denied() -> Fault {
-    fault(ErrorClass::EgressDenied, "address not allowed")
+    because(ErrorClass::EgressDenied, Reason::AddressNotAllowed, "address not allowed")
 }
 
 pub(super) fn millis(time: Duration) -> Millis {

@@ -43,10 +43,10 @@ use tokio::time::Instant;
 use url::{Host, Position, Url};
 
 use super::guard::{self, Policy};
-use super::{Answer, Fault, Outcome, Request, Timings, request};
+use super::{Answer, Fault, Outcome, Reason, Request, Timings, request};
 use connect::{Conn, Dialer};
 use exchange::{Call, Ended};
-use faults::{denied, fault};
+use faults::{because, denied, fault};
 use operator::Operator;
 use pool::{Key, Pool};
 use resolve::{Dns, Resolver};
@@ -164,7 +164,7 @@ impl Client {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
         let url = rules.policy.check_url(&request.url).map_err(|refusal| match refusal {
             guard::UrlRefusal::Literal(_) | guard::UrlRefusal::Localhost => denied(),
-            refusal => fault(ErrorClass::EgressDenied, &refusal.to_string()),
+            refusal => because(ErrorClass::EgressDenied, Reason::AddressNotAllowed, &refusal.to_string()),
         })?;
         let target = Target::of(&url);
         let headers = request::headers(&request, now_unix_secs());
@@ -266,6 +266,8 @@ struct Trip {
     time: Duration,
     timings: Timings,
     address: Option<SocketAddr>,
+    /// All addresses that were tried, each once.
+    tried: Vec<SocketAddr>,
     reused: bool,
     resent: bool,
 }
@@ -279,6 +281,7 @@ impl Trip {
             time,
             timings: Timings::default(),
             address: None,
+            tried: Vec::new(),
             reused: false,
             resent: false,
         }
@@ -288,6 +291,13 @@ impl Trip {
     fn used(&mut self, address: SocketAddr, reused: bool) {
         self.address = Some(address);
         self.reused = reused;
+        self.tried(address);
+    }
+
+    fn tried(&mut self, address: SocketAddr) {
+        if !self.tried.contains(&address) {
+            self.tried.push(address);
+        }
     }
 
     fn fault(&self, class: ErrorClass, detail: &str) -> Fault {
@@ -303,11 +313,10 @@ impl Trip {
     }
 
     fn ended(self, result: Result<Answer, Fault>) -> Outcome {
-        Outcome {
-            resent: self.resent,
-            reused: self.reused,
-            timings: self.timings,
-            ..Outcome::of(result, faults::millis(self.started.elapsed()))
-        }
+        let outcome = Outcome::of(result, faults::millis(self.started.elapsed()));
+        let last = outcome.address();
+        let mut in_vain = self.tried;
+        in_vain.retain(|address| Some(*address) != last);
+        Outcome { resent: self.resent, reused: self.reused, timings: self.timings, in_vain, ..outcome }
     }
 }

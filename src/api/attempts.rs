@@ -1,0 +1,164 @@
+//! The attempts of a delivery, as JSON, out of its story.
+//!
+//! Never decides, and never knows who asks.
+
+use hooklog_projections::course::Course;
+use hooklog_projections::fact::{Entry, Fact, Failure, Response};
+use hooklog_projections::ids::Seq;
+use hooklog_projections::policy::ErrorClass;
+use hooklog_projections::time::{Micros, Timestamp};
+use serde::Serialize;
+
+use super::policies::moment_text;
+use super::problem::Problem;
+use crate::log::BodySlot;
+use crate::views::View;
+
+/// An attempt as it goes out. Addresses are for operators, who alone have this API.
+#[derive(Serialize)]
+pub struct AttemptOut {
+    number: u32,
+    run: u32,
+    r#try: u32,
+    started_at: String,
+    status: &'static str,
+    endpoint_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorClass>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tried_in_vain: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resent: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<TimingsOut>,
+}
+
+/// Where an attempt's time went; what did not take place is left out.
+#[derive(Serialize)]
+struct TimingsOut {
+    queue_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dns_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connect_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_us: Option<u64>,
+}
+
+/// The attempts in a story, oldest first.
+pub fn of(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> {
+    let mut out: Vec<AttemptOut> = Vec::new();
+    for entry in story {
+        match &entry.fact {
+            Fact::Attempted { attempt, try_number, run, endpoint_version, .. } => out.push(AttemptOut {
+                number: *attempt,
+                run: *run,
+                r#try: *try_number,
+                started_at: moment_text(entry.at),
+                status: "in_flight",
+                endpoint_version: *endpoint_version,
+                ended_at: None,
+                took_ms: None,
+                rule: None,
+                counted: None,
+                status_code: None,
+                error: None,
+                detail: None,
+                response_body: None,
+                response_truncated: None,
+                reason: None,
+                address: None,
+                tried_in_vain: Vec::new(),
+                reused: None,
+                resent: None,
+                timings: None,
+            }),
+            Fact::Delivered { response, rule, .. } => {
+                if let Some(last) = out.last_mut() {
+                    (last.status, last.counted) = ("delivered", Some(true));
+                    ended(last, entry.at, rule);
+                    answered(view, last, entry.seq, response)?;
+                }
+            }
+            Fact::Failed { failure, rule, counted, .. } => {
+                if let Some(last) = out.last_mut() {
+                    (last.status, last.counted) = ("failed", Some(*counted));
+                    ended(last, entry.at, rule);
+                    match failure {
+                        Failure::Answered(response) => answered(view, last, entry.seq, response)?,
+                        Failure::Error { class, detail, took, reason, address, course } => {
+                            last.error = Some(*class);
+                            last.detail = Some(detail.to_string());
+                            last.took_ms = Some(took.0);
+                            last.reason = reason.as_ref().map(ToString::to_string);
+                            last.address = address.as_ref().map(ToString::to_string);
+                            went(last, course.as_deref());
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+fn ended(attempt: &mut AttemptOut, at: Timestamp, rule: &str) {
+    attempt.ended_at = Some(moment_text(at));
+    attempt.rule = Some(rule.to_owned());
+}
+
+fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Response) -> Result<(), Problem> {
+    attempt.status_code = Some(response.status);
+    attempt.took_ms = Some(response.took.0);
+    attempt.response_truncated = Some(response.truncated);
+    attempt.address = response.address.as_ref().map(ToString::to_string);
+    went(attempt, response.course.as_deref());
+    if response.body.is_some() {
+        let body = view.body(BodySlot::Response(at))?;
+        attempt.response_body = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
+    }
+    Ok(())
+}
+
+fn went(attempt: &mut AttemptOut, course: Option<&Course>) {
+    let Some(course) = course else { return };
+    attempt.tried_in_vain = course.in_vain.iter().map(ToString::to_string).collect();
+    attempt.reused = Some(course.reused);
+    attempt.resent = Some(course.resent);
+    let part = |time: Option<Micros>| time.map(|time| time.0);
+    attempt.timings = Some(TimingsOut {
+        queue_ms: course.queue.0,
+        dns_us: part(course.dns),
+        connect_us: part(course.connect),
+        tls_us: part(course.tls),
+        first_byte_us: part(course.first_byte),
+        body_us: part(course.body),
+    });
+}
