@@ -389,11 +389,19 @@ impl<'a> Sight<'a> {
         Ok(found)
     }
 
-    fn tries(&mut self, row: &Delivery) -> Result<u32, Problem> {
+    /// How many tries a run of a delivery has.
+    pub fn tries(&mut self, row: &Delivery) -> Result<u32, Problem> {
         let policy = &self.api.shared.options.policy;
         let (id, owner) = (self.id, self.account.settings.clone());
         let (endpoint, _) = self.endpoint(row.endpoint)?;
         Ok(policy.tries(id, &owner, &endpoint.settings, row.max_tries))
+    }
+
+    /// The host that an endpoint's requests go to; never more of its URL.
+    pub fn host(&mut self, id: EndpointId) -> Result<Option<String>, Problem> {
+        let (endpoint, _) = self.endpoint(id)?;
+        let url = url::Url::parse(&endpoint.settings.url).ok();
+        Ok(url.as_ref().and_then(|url| url.host_str()).map(str::to_owned))
     }
 
     fn endpoint(&mut self, id: EndpointId) -> Result<&(Endpoint, Lane), Problem> {
@@ -561,7 +569,11 @@ fn fact(fact: &Fact) -> Value {
             "run": run, "reason": reason,
         }),
         Fact::Cancelled { reason, .. } => json!({ "reason": reason }),
-        // Not of an event; a timeline never shows them.
+        Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),
+        Fact::EndpointDisabled { reason, .. } => json!({ "reason": disabled_words(reason) }),
+        Fact::EndpointGated { until, .. } => json!({ "until": moment_text(*until) }),
+        Fact::OwnerTold { channel, .. } => json!({ "channel": channel }),
+        // Settings and secrets: whoever may see them asks for them.
         _ => json!({}),
     }
 }
