@@ -110,7 +110,7 @@ impl<'a> Told<'a> {
         if let Some(hold) = &self.known.endpoint.hold {
             return self.held(hold);
         }
-        let gate = self.known.lane.gate_until;
+        let gate = self.known.gate_until;
         let failed = self.failed_words();
         let mut reasons = Vec::new();
         let start = due_at.max(gate);
@@ -177,11 +177,12 @@ impl<'a> Told<'a> {
                 "Resume the endpoint; what it holds goes out in order.",
             ),
         };
-        let waiting = match self.known.lane.waiting {
-            1 => format!("1 delivery waits for {}.", self.host),
-            many => format!("{many} deliveries wait for {}.", self.host),
-        };
-        let mut reasons = vec![waiting];
+        let mut reasons = Vec::new();
+        match self.known.waiting {
+            None => {}
+            Some(1) => reasons.push(format!("1 delivery waits for {}.", self.host)),
+            Some(many) => reasons.push(format!("{many} deliveries wait for {}.", self.host)),
+        }
         if let Some(failed) = self.failed_words() {
             reasons.push(format!("{failed}."));
         }

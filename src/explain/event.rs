@@ -6,8 +6,31 @@ use hooklog_projections::time::Timestamp;
 use super::words::moment_near;
 use super::{Explanation, NOTHING};
 
-/// The answer about an event, from those about its deliveries.
+/// The answer about an event, from those about its deliveries; `as_of`: at a moment in the past.
 pub fn explain_event(
+    event_type: &str,
+    accepted_at: Timestamp,
+    deliveries: &[(Status, Explanation)],
+    now: Timestamp,
+    as_of: bool,
+) -> Explanation {
+    let answer = summed(event_type, accepted_at, deliveries, now);
+    // A single delivery's answer says so already.
+    if as_of && deliveries.len() != 1 { answer.of_the_past(now) } else { answer }
+}
+
+/// The answer about an event, or a delivery of it, at a moment before it was taken in.
+pub fn not_yet_taken_in(event_type: &str, accepted_at: Timestamp, moment: Timestamp) -> Explanation {
+    let (then, at) = (moment_near(moment, accepted_at), moment_near(accepted_at, moment));
+    let answer = Explanation {
+        sentence: format!("Not yet. At {then} `{event_type}` had not been taken in; it was at {at}."),
+        reasons: Vec::new(),
+        next_step: String::new(),
+    };
+    answer.of_the_past(moment)
+}
+
+fn summed(
     event_type: &str,
     accepted_at: Timestamp,
     deliveries: &[(Status, Explanation)],

@@ -16,13 +16,12 @@ mod words;
 
 use hooklog_projections::account::{Account, Endpoint};
 use hooklog_projections::fact::Entry;
-use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
 use delivery::Told;
-pub use event::explain_event;
+pub use event::{explain_event, not_yet_taken_in};
 pub use words::{actor, moment, moment_near, span};
 
 /// An answer for people.
@@ -36,25 +35,39 @@ pub struct Explanation {
     pub next_step: String,
 }
 
+impl Explanation {
+    /// The same, said of the past: what helped then may be out of place now.
+    fn of_the_past(mut self, moment: Timestamp) -> Explanation {
+        let moment = words::moment_near(moment, Timestamp(0));
+        self.reasons.insert(0, format!("So it stood at {moment}; what came later is left out."));
+        self.next_step = "Ask without a moment for how it stands now.".into();
+        self
+    }
+}
+
 /// All that an answer about one delivery is made from.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// As it is now.
+    /// As it is at the moment of the question.
     pub delivery: &'a Delivery,
     /// Its facts, oldest first, begun with its event's `Accepted`: a view's story.
     pub story: &'a [Entry],
-    /// Where it goes, as it is now.
+    /// Where it goes, as it is then.
     pub endpoint: &'a Endpoint,
-    /// Whose it is, as it is now.
+    /// Whose it is, as it is then.
     pub account: &'a Account,
-    /// The endpoint's traffic.
-    pub lane: &'a Lane,
-    /// Tries of a run, with the policies that hold now.
+    /// Until when the endpoint asked to be left alone; past if it did not.
+    pub gate_until: Timestamp,
+    /// Deliveries that wait for the endpoint, where it is known.
+    pub waiting: Option<u64>,
+    /// Tries of a run, with the policies that hold then.
     pub tries: u32,
     /// Whether it is dead and its owner is yet to be told.
     pub owed: bool,
     /// The moment of the question.
     pub now: Timestamp,
+    /// That moment is in the past, and everything here is as it was then.
+    pub as_of: bool,
 }
 
 const NOTHING: &str = "Nothing to do.";
@@ -72,5 +85,5 @@ pub fn explain(known: &Known<'_>) -> Explanation {
         State::Cancelled { at } => told.cancelled(*at),
     };
     answer.reasons.extend(told.circumstances());
-    answer
+    if known.as_of { answer.of_the_past(known.now) } else { answer }
 }

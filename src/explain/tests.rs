@@ -6,6 +6,7 @@ use hooklog_projections::fact::{
     Response, Schemes, Sealed,
 };
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::{ErrorClass, Rollout};
 use hooklog_projections::time::Millis;
 
@@ -184,13 +185,45 @@ impl Case {
     }
 
     fn explained(&self) -> Explanation {
-        let Case { story, delivery, endpoint, account, lane, tries, owed, now } = self;
+        let Case { story, delivery, endpoint, account, lane, tries, owed, now, .. } = self;
         let (tries, owed, now) = (*tries, *owed, *now);
-        explain(&Known { delivery, story, endpoint, account, lane, tries, owed, now })
+        let (gate_until, waiting, as_of) = (lane.gate_until, Some(lane.waiting), false);
+        let known =
+            Known { delivery, story, endpoint, account, gate_until, waiting, tries, owed, now, as_of };
+        explain(&known)
     }
 
     fn picture(&self) -> String {
         picture(&self.explained())
+    }
+
+    /// The answer as of an earlier moment, from what was known then.
+    fn as_of(&self, moment: Timestamp) -> Explanation {
+        let story: Vec<_> = self.story.iter().filter(|entry| entry.at <= moment).cloned().collect();
+        if story.len() < 2 {
+            return not_yet_taken_in(&self.delivery.event_type, self.delivery.enqueued_at, moment);
+        }
+        let mut delivery = Delivery::begun(&story[1].fact, story[1].seq, story[1].at).expect("an Enqueued");
+        for entry in &story[2..] {
+            delivery.apply(&entry.fact, entry.seq, entry.at).expect("a legal story");
+        }
+        let mut endpoint = self.endpoint.clone();
+        endpoint.hold = endpoint.hold.filter(|hold| match hold {
+            Hold::Paused { at, .. } | Hold::Disabled { at, .. } => *at <= moment,
+        });
+        let known = Known {
+            delivery: &delivery,
+            story: &story,
+            endpoint: &endpoint,
+            account: &self.account,
+            gate_until: self.lane.gate_until,
+            waiting: None,
+            tries: self.tries,
+            owed: self.owed,
+            now: moment,
+            as_of: true,
+        };
+        explain(&known)
     }
 }
 
@@ -484,7 +517,7 @@ fn an_event_is_the_sum_of_its_deliveries() {
     let event = |cases: &[Case]| {
         let answers: Vec<_> =
             cases.iter().map(|case| (case.delivery.state.status(), case.explained())).collect();
-        picture(&explain_event("payment.settled", START, &answers, at(120)))
+        picture(&explain_event("payment.settled", START, &answers, at(120), false))
     };
     let ok = || Case::due(0).attempted(0).delivered(1);
     insta::assert_snapshot!(event(&[]), @"
@@ -526,4 +559,96 @@ fn moments_and_spans() {
         .chain([7_500_000, 172_799_999, 172_800_000, 273_600_000])
         .map(|millis| span(Millis(millis)));
     insta::assert_snapshot!(spans.collect::<Vec<_>>().join(" | "), @"0 ms | 999 ms | 1 s | 1.2 s | 9.9 s | 10 s | 59 s | 1 min | 1 min | 59 min | 1 h | 2 h 5 min | 48 h | 2 d 0 h | 3 d 4 h");
+}
+
+/// Every state with every way into it, every hold, every refusal, and what was never sent anywhere: as it is, and
+/// as of each moment of its story and the one before it.
+#[test]
+fn every_answer_now_and_as_of_each_moment() {
+    let cancel = |case: Case, secs: u64, due: u64, reason: &str| {
+        case.then(secs, Actor::Cli, |of, _| Fact::Cancelled { of, due_at: at(due), reason: reason.into() })
+    };
+    let expired = |case: Case, secs: u64, due: u64| {
+        case.then(secs, Actor::Hooklog, |of, _| Fact::Dead {
+            of,
+            reason: DeadReason::Expired,
+            was_due_at: Some(at(due)),
+            tell_owner: true,
+        })
+    };
+    let hold = |hold: Hold| move |case: &mut Case| case.endpoint.hold = Some(hold);
+    let disabled = |reason| Hold::Disabled { reason, at: at(30) };
+    let one = || Case::due(0).attempted(0);
+    let died = || one().failed(1, answered(404)).dead(1, DeadReason::Refused, true);
+    let cases = [
+        ("waits for room", Case::due(0).asked(5)),
+        ("waits for its moment", Case::due(7_200).asked(5)),
+        ("in flight", one().asked(3)),
+        ("delivered at the first try", one().delivered(1).asked(60)),
+        ("delivered at the third try", failing(2).attempted(120).delivered(121).asked(600)),
+        ("waits for its second try", failing(1).asked(10)),
+        ("late for its second try", failing(1).asked(90)),
+        ("given up after six tries", failing(6).dead(302, DeadReason::Exhausted, true).asked(3_600)),
+        ("refused", died().asked(60)),
+        ("refused, the owner yet to be told", died().asked(60).with(|case| case.owed = true)),
+        (
+            "no retries",
+            one().failed(1, answered(500)).dead(1, DeadReason::RetriesOff, false).with(|case| {
+                (case.tries, case.account.settings.webhook_retries) = (1, Rollout::Off);
+            }),
+        ),
+        ("expired without an attempt", expired(Case::due(60), 60, 60).asked(90)),
+        ("expired after one", expired(failing(1), 60, 60).asked(90)),
+        ("cancelled before the first try", cancel(Case::due(600), 30, 600, "sent by post").asked(60)),
+        ("cancelled after one", cancel(failing(1), 30, 60, "").asked(60)),
+        ("replayed after it died", died().replayed(50, Ended::Dead, "they mended it").asked(51)),
+        (
+            "replayed and delivered",
+            died().replayed(50, Ended::Dead, "").attempted(51).delivered(52).asked(90),
+        ),
+        ("delivered and replayed", one().delivered(1).replayed(50, Ended::Delivered, "lost it").asked(51)),
+        ("paused", Case::due(0).asked(60).with(hold(Hold::Paused { reason: "deploy".into(), at: at(30) }))),
+        (
+            "paused between two tries",
+            failing(1).asked(60).with(hold(Hold::Paused { reason: "".into(), at: at(30) })),
+        ),
+        ("disabled, gone", failing(1).asked(60).with(hold(disabled(DisabledReason::Gone)))),
+        (
+            "disabled, failing",
+            failing(1).asked(60).with(hold(disabled(DisabledReason::Failing { since: at(1) }))),
+        ),
+        (
+            "disabled by a person",
+            Case::due(0).asked(60).with(hold(disabled(DisabledReason::Requested("moving".into())))),
+        ),
+        ("gated", failing(1).asked(10).with(|case| case.lane.gate_until = at(3_600))),
+        ("gated before the first try", Case::due(0).asked(10).with(|case| case.lane.gate_until = at(3_600))),
+        (
+            "cut off by a restart",
+            one().failed(5, error(ErrorClass::Interrupted, 0)).rescheduled(5, 5).asked(6),
+        ),
+        ("never left", one().failed(5, error(ErrorClass::NotSent, 0)).rescheduled(5, 5).asked(6)),
+        ("a time-out", one().failed(10, error(ErrorClass::Timeout, 10_000)).rescheduled(10, 70).asked(11)),
+        ("another endpoint's version", one().delivered(1).asked(60).with(|case| case.endpoint.version = 2)),
+    ];
+    let mut text = String::new();
+    for (name, case) in &cases {
+        text.push_str(&format!("== {name}\n\n{}\n", case.picture()));
+        let mut moments: Vec<_> = case.story.iter().map(|entry| entry.at).collect();
+        moments.dedup();
+        for moment in [START - Millis(1)].into_iter().chain(moments) {
+            let then = moment_near(moment, START);
+            text.push_str(&format!("\n-- as of {then}\n{}\n", picture(&case.as_of(moment))));
+        }
+        text.push('\n');
+    }
+    for (name, as_of) in [("no endpoint wanted it", false), ("no endpoint wanted it, as of then", true)] {
+        let answer = explain_event("payment.settled", START, &[], at(60), as_of);
+        text.push_str(&format!("== {name}\n\n{}\n\n", picture(&answer)));
+    }
+    let both: Vec<_> =
+        [died(), failing(1)].iter().map(|case| (case.delivery.state.status(), case.as_of(at(60)))).collect();
+    let answer = explain_event("payment.settled", START, &both, at(60), true);
+    text.push_str(&format!("== two deliveries, as of then\n\n{}\n", picture(&answer)));
+    insta::assert_snapshot!("every_answer", text);
 }

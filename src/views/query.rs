@@ -3,9 +3,11 @@
 //! Every list is a range read with a limit; what has no index is looked through for at most [`SCAN_MAX`] rows,
 //! and the page says how far back it got. Never writes, and never knows who may see what.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, RwLock};
 
+use bytes::Bytes;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
@@ -377,6 +379,39 @@ impl View<'_> {
         }
     }
 
+    /// Rows of a settled table, both ends included: memory first, as [`settled_row`](Self::settled_row).
+    pub(super) fn settled_range<T: Table>(
+        &self,
+        from: &T::Key,
+        to: &T::Key,
+        limit: usize,
+    ) -> Result<RowsOf<T>, log::Error> {
+        debug_assert_eq!(T::CADENCE, Cadence::Settled);
+        let (from, to) = (Bytes::from(from.bytes()), Bytes::from(to.bytes()));
+        let newest: Vec<(Bytes, Option<Bytes>)> = {
+            let settled = self.published.settled.read().expect("no holder panics");
+            let range = settled.range((T::NAME, from.clone())..=(T::NAME, to.clone()));
+            range.map(|((_, key), row)| (key.clone(), row.clone())).collect()
+        };
+        let view = self.published.view();
+        let mut rows: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        view.snapshot.range(view.space::<T>(), bounds.0, bounds.1, Order::Ascending, &mut |key, value| {
+            rows.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+            if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        for (key, row) in newest {
+            match row {
+                Some(row) => drop(rows.insert(key, row)),
+                None => drop(rows.remove(&key)),
+            }
+        }
+        let read = |(key, row): (Bytes, Bytes)| {
+            Ok((T::Key::read(&key).ok_or_else(|| bad_key(T::NAME))?, codec::decode(&row)?))
+        };
+        rows.into_iter().take(limit).map(read).collect()
+    }
+
     fn range<T: Table>(
         &self,
         from: Bound<&[u8]>,
@@ -404,7 +439,7 @@ impl View<'_> {
         failed.map_or(Ok(rows), Err)
     }
 
-    fn space<T: Table>(&self) -> Space {
+    pub(super) fn space<T: Table>(&self) -> Space {
         Space::View { name: T::NAME, version: self.generation }
     }
 }
