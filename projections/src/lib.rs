@@ -9,11 +9,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod account;
+pub mod change;
 pub mod counts;
 pub mod course;
 pub mod delivery;
 pub mod event;
 pub mod fact;
+pub mod hour;
 pub mod identity;
 pub mod ids;
 pub mod lane;
@@ -40,6 +42,7 @@ pub enum FoldError<E: core::error::Error + 'static> {
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T::Error>> {
     identity::fold(tables, entry).map_err(FoldError::Rows)?;
     account::fold(tables, entry).map_err(FoldError::Rows)?;
+    change::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
@@ -48,11 +51,12 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
 /// Folds one entry into the settled views alone: what a start does for the entries after the last settling.
 pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     counts::fold(tables, entry)?;
-    lane::fold(tables, entry)
+    lane::fold(tables, entry)?;
+    hour::fold(tables, entry)
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 12] = [
+pub const TABLES: [(&str, Cadence); 15] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -65,6 +69,9 @@ pub const TABLES: [(&str, Cadence); 12] = [
     named::<delivery::Owed>(),
     named::<counts::CountsTable>(),
     named::<lane::Lanes>(),
+    named::<change::Changes>(),
+    named::<hour::Hours>(),
+    named::<hour::Gates>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::change::ChangeKey;
+use crate::hour::HourKey;
 use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use crate::time::Timestamp;
 
@@ -184,5 +186,43 @@ impl Key for EndpointDelivery {
     fn read(bytes: &[u8]) -> Option<Self> {
         let (endpoint, rest) = endpoint(bytes)?;
         number(rest).and_then(whole).map(|seq| EndpointDelivery { endpoint, delivery: Seq(seq) })
+    }
+}
+
+/// No endpoint has the number 0, so it stands for the account itself and sorts before its endpoints.
+const ITSELF: EndpointId = EndpointId(0);
+
+fn of_account(account: AccountId, endpoint: Option<EndpointId>) -> EndpointKey {
+    EndpointKey { account, endpoint: endpoint.unwrap_or(ITSELF) }
+}
+
+fn endpoint_or_itself(bytes: &[u8]) -> Option<(AccountId, Option<EndpointId>, &[u8])> {
+    let (key, rest) = endpoint(bytes)?;
+    Some((key.account, Some(key.endpoint).filter(|endpoint| *endpoint != ITSELF), rest))
+}
+
+impl Key for ChangeKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        of_account(self.account, self.endpoint).write(out);
+        out.extend(self.seq.0.to_be_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, endpoint, rest) = endpoint_or_itself(bytes)?;
+        number(rest).and_then(whole).map(|seq| ChangeKey { account, endpoint, seq: Seq(seq) })
+    }
+}
+
+impl Key for HourKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        of_account(self.account, self.endpoint).write(out);
+        out.extend(self.hour.to_be_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, endpoint, rest) = endpoint_or_itself(bytes)?;
+        take::<4>(rest).and_then(whole).map(|hour| HourKey {
+            account,
+            endpoint,
+            hour: u32::from_be_bytes(hour),
+        })
     }
 }

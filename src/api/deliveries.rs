@@ -6,12 +6,13 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey};
 use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
 use super::accounts::{account_id, page};
 use super::attempts;
-use super::events::{Wish, account_of, reason, replayed, sight};
+use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
@@ -94,8 +95,8 @@ pub(super) async fn show(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
-    let out = api.read(move |api, view| explained(api, view, &id, account)).await?;
+    let (account, at) = account_and_moment(request.uri())?;
+    let out = api.read(move |api, view| explained(api, view, &id, account, at)).await?;
     json(StatusCode::OK, &out)
 }
 
@@ -104,9 +105,14 @@ fn explained(
     view: &View<'_>,
     id: &str,
     account: Option<AccountId>,
+    at: Option<Timestamp>,
 ) -> Result<DeliveryOut, Problem> {
-    let (key, row) = find(view, id, account)?;
-    let mut sight = sight(api, view, key.account)?;
+    let (key, now) = find(view, id, account)?;
+    let mut sight = sight_at(api, view, key.account, at)?;
+    let row = sight.row(&now)?.ok_or_else(|| {
+        let since = moment_text(now.enqueued_at);
+        Problem::new(Kind::NotFound, format!("there was no such delivery then: it was enqueued at {since}"))
+    })?;
     let mut out = sight.delivery(key, &row, Include { payload: false, last_error: true })?;
     out.explanation = Some(sight.explain(key, &row)?);
     Ok(out)
@@ -117,11 +123,12 @@ pub(super) async fn attempts(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let (account, at) = account_and_moment(request.uri())?;
     let data = api
-        .read(move |_, view| {
-            let (_, row) = find(view, &id, account)?;
-            attempts::of(view, &view.story(&row)?)
+        .read(move |api, view| {
+            let (key, row) = find(view, &id, account)?;
+            let then = sight_at(api, view, key.account, at)?.row(&row)?;
+            attempts::of(view, &then.map_or(Ok(Vec::new()), |row| view.story(&row))?)
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))
@@ -161,7 +168,7 @@ pub(super) async fn cancel(
     let reason = reason(&mut fields).into();
     fields.finish()?;
     api.ask(Command::Cancel { delivery, reason }).await?;
-    let out = api.read(move |api, view| explained(api, view, &id, Some(delivery.account))).await?;
+    let out = api.read(move |api, view| explained(api, view, &id, Some(delivery.account), None)).await?;
     json(StatusCode::OK, &out)
 }
 

@@ -145,7 +145,7 @@ async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, Accepte
         // Written a moment ago, so they lie in memory: a thread of its own would cost more than the read.
         references(&api.shared.handle.view(), account, at, &deliveries)?
     };
-    let explanation = deliveries.is_empty().then(|| explain_event(&event_type, at, &[], api.now()));
+    let explanation = deliveries.is_empty().then(|| explain_event(&event_type, at, &[], api.now(), false));
     let status = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
     let out = AcceptedOut {
         id: event,
@@ -181,11 +181,11 @@ pub(super) async fn show(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let (account, at) = account_and_moment(request.uri())?;
     let out = api
         .read(move |api, view| {
             let (account, id, row) = find(view, &id, account)?;
-            sight(api, view, account)?.event(&id, &row)
+            sight_at(api, view, account, at)?.event(&id, &row)
         })
         .await?;
     json(StatusCode::OK, &out)
@@ -321,6 +321,14 @@ pub(super) fn account_of(uri: &Uri) -> Result<Option<AccountId>, Problem> {
     account.map(|account| account_id(&account)).transpose()
 }
 
+/// The parameters `account_id` and `at`: what a question about one event or delivery takes.
+pub(super) fn account_and_moment(uri: &Uri) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
+    let mut params = Params::of(uri);
+    let (account, at) = (params.one("account_id")?, params.moment("at")?);
+    params.finish()?;
+    Ok((account.map(|account| account_id(&account)).transpose()?, at))
+}
+
 /// The event of an id: in the account that was named, else in the only one that has it.
 pub(super) fn find(
     view: &View<'_>,
@@ -351,7 +359,21 @@ pub(super) fn sight<'a>(
     view: &'a View<'a>,
     account: AccountId,
 ) -> Result<Sight<'a>, Problem> {
-    Sight::of(api, view, account)?.ok_or_else(super::accounts::no_account)
+    sight_at(api, view, account, None)
+}
+
+/// The same as they were at an earlier moment, if one is asked for.
+pub(super) fn sight_at<'a>(
+    api: &'a ApiState,
+    view: &'a View<'a>,
+    account: AccountId,
+    at: Option<Timestamp>,
+) -> Result<Sight<'a>, Problem> {
+    let sight = Sight::of(api, view, account)?.ok_or_else(super::accounts::no_account)?;
+    match at {
+        Some(at) => sight.at(at),
+        None => Ok(sight),
+    }
 }
 
 fn content_type(headers: &HeaderMap) -> Result<String, Problem> {

@@ -5,14 +5,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::account::Hold;
 use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId, EndpointKey};
+use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
-use super::events::{account_of, sight};
+use super::events::{account_and_moment, sight_at};
+use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::rim::json;
 use super::wire::{DeliveryOut, Include};
 use super::{ApiState, accounts, deliveries, events};
-use crate::explain::{Explanation, explain_event, moment_near};
+use crate::explain::{Explanation, moment_near};
 use crate::views::View;
 
 #[derive(Serialize)]
@@ -22,6 +24,8 @@ struct ExplainOut {
     account_id: AccountId,
     #[serde(flatten)]
     explanation: Explanation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<String>,
     deliveries: Vec<DeliveryOut>,
 }
 
@@ -30,18 +34,18 @@ pub(super) async fn explain(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let (account, at) = account_and_moment(request.uri())?;
     let out = api
         .read(move |api, view| {
-            if id.parse::<DeliveryId>().is_ok() {
-                of_delivery(api, view, id, account)
-            } else if let Ok(account) = id.parse::<AccountId>() {
-                of_account(view, id, account)
-            } else if let Ok(endpoint) = id.parse::<EndpointId>() {
-                of_endpoint(api, view, id, endpoint, account)
+            let mut out = if id.parse::<DeliveryId>().is_ok() {
+                of_delivery(api, view, id, account, at)
+            } else if id.parse::<AccountId>().is_ok() || id.parse::<EndpointId>().is_ok() {
+                of_now(api, view, id, account, at)
             } else {
-                of_event(api, view, id, account)
-            }
+                of_event(api, view, id, account, at)
+            }?;
+            out.as_of = at.map(moment_text);
+            Ok(out)
         })
         .await?;
     json(StatusCode::OK, &out)
@@ -52,12 +56,15 @@ fn of_delivery(
     view: &View<'_>,
     id: String,
     account: Option<AccountId>,
+    at: Option<Timestamp>,
 ) -> Result<ExplainOut, Problem> {
     let (key, row) = deliveries::find(view, &id, account)?;
-    let mut sight = sight(api, view, key.account)?;
-    let deliveries = vec![sight.delivery(key, &row, Include { payload: false, last_error: true })?];
-    let explanation = sight.explain(key, &row)?;
-    Ok(ExplainOut { id, kind: "delivery", account_id: key.account, explanation, deliveries })
+    let mut sight = sight_at(api, view, key.account, at)?;
+    let (mut deliveries, explanation) = (Vec::new(), sight.explain(key, &row)?);
+    if let Some(row) = sight.row(&row)? {
+        deliveries.push(sight.delivery(key, &row, Include { payload: false, last_error: true })?);
+    }
+    Ok(ExplainOut { id, kind: "delivery", account_id: key.account, explanation, as_of: None, deliveries })
 }
 
 fn of_event(
@@ -65,9 +72,10 @@ fn of_event(
     view: &View<'_>,
     id: String,
     account: Option<AccountId>,
+    at: Option<Timestamp>,
 ) -> Result<ExplainOut, Problem> {
     let (account_id, _, row) = events::find(view, &id, account)?;
-    let mut sight = sight(api, view, account_id)?;
+    let mut sight = sight_at(api, view, account_id, at)?;
     let (mut deliveries, mut answers) = (Vec::new(), Vec::new());
     for (key, delivery) in sight.deliveries(&row)? {
         let mut out = sight.delivery(key, &delivery, Include { payload: false, last_error: true })?;
@@ -76,8 +84,30 @@ fn of_event(
         deliveries.push(out);
         answers.push((delivery.state.status(), answer));
     }
-    let explanation = explain_event(&row.event_type, row.accepted_at, &answers, api.now());
-    Ok(ExplainOut { id, kind: "event", account_id, explanation, deliveries })
+    let explanation = sight.explain_event(&row, &answers);
+    Ok(ExplainOut { id, kind: "event", account_id, explanation, as_of: None, deliveries })
+}
+
+/// Accounts and endpoints have figures, which are known as they are now.
+fn of_now(
+    api: &ApiState,
+    view: &View<'_>,
+    id: String,
+    account: Option<AccountId>,
+    at: Option<Timestamp>,
+) -> Result<ExplainOut, Problem> {
+    if at.is_some() {
+        let detail =
+            "what was is told of events and deliveries; accounts and endpoints are told as they are now";
+        return Err(Problem::query("at", detail));
+    }
+    match id.parse::<EndpointId>() {
+        Ok(endpoint) => of_endpoint(api, view, id, endpoint, account),
+        Err(_) => {
+            let account = accounts::account_id(&id)?;
+            of_account(view, id, account)
+        }
+    }
 }
 
 fn of_account(view: &View<'_>, id: String, account_id: AccountId) -> Result<ExplainOut, Problem> {
@@ -98,7 +128,7 @@ fn of_account(view: &View<'_>, id: String, account_id: AccountId) -> Result<Expl
         reasons: vec![format!("{} endpoints belong to it.", view.endpoints(account_id)?.len())],
         next_step: if counts.dead > 0 { "Look at the dead ones." } else { "Nothing to do." }.into(),
     };
-    Ok(ExplainOut { id, kind: "account", account_id, explanation, deliveries: Vec::new() })
+    Ok(ExplainOut { id, kind: "account", account_id, explanation, as_of: None, deliveries: Vec::new() })
 }
 
 fn of_endpoint(
@@ -150,5 +180,12 @@ fn of_endpoint(
         reasons.push(format!("It asked to be left alone until {}.", moment_near(lane.gate_until, now)));
     }
     let explanation = Explanation { sentence, reasons, next_step: next_step.into() };
-    Ok(ExplainOut { id, kind: "endpoint", account_id: key.account, explanation, deliveries: Vec::new() })
+    Ok(ExplainOut {
+        id,
+        kind: "endpoint",
+        account_id: key.account,
+        explanation,
+        as_of: None,
+        deliveries: Vec::new(),
+    })
 }

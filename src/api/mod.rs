@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `stream`, `store`, `health` | the routes of each noun |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`access`], [`serve`] | what every request passes |
@@ -28,6 +28,7 @@ mod rim;
 mod secrets;
 pub mod serve;
 mod store;
+mod stream;
 mod wire;
 
 use std::sync::Arc;
@@ -45,6 +46,8 @@ use tokio::sync::Mutex;
 pub use access::OperatorToken;
 use cursor::Cursors;
 use problem::{Kind, Problem};
+pub use stream::SUBSCRIBERS_MAX;
+use stream::Streams;
 
 use crate::clock::Clock;
 use crate::delivery::guard;
@@ -92,6 +95,7 @@ struct Shared {
     guard: guard::Policy,
     options: ApiOptions,
     cursors: Cursors,
+    streams: Streams,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
 }
@@ -106,7 +110,8 @@ impl ApiState {
         options: ApiOptions,
     ) -> ApiState {
         let cursors = Cursors::new(&master);
-        let shared = Shared { handle, master, clock, guard, options, cursors, changing: Mutex::default() };
+        let (streams, changing) = (Streams::default(), Mutex::default());
+        let shared = Shared { handle, master, clock, guard, options, cursors, streams, changing };
         ApiState { shared: Arc::new(shared), local: false }
     }
 
@@ -188,6 +193,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/deliveries/{id}/retry-now", post(deliveries::retry_now))
         .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
         .route("/v1/explain/{id}", get(explain::explain))
+        .route("/v1/stream", get(stream::stream))
         .route("/v1/status", get(health::status))
         .route("/v1/store/verify", post(store::verify))
         .route("/v1/store/rebuild", post(store::rebuild))

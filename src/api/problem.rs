@@ -99,6 +99,8 @@ catalogue! {
     ConfirmNeeded = UNPROCESSABLE_ENTITY, "confirm-needed", "This needs a confirmation";
     /// Something broke in here.
     Internal = INTERNAL_SERVER_ERROR, "internal", "Something broke in the server";
+    /// As many listen to the stream as may.
+    TooManyStreams = SERVICE_UNAVAILABLE, "too-many-streams", "Too many streams are open";
     /// The server is stopping.
     Draining = SERVICE_UNAVAILABLE, "draining", "The server is stopping";
     /// Nobody knows whether it was done.
@@ -217,7 +219,7 @@ impl Problem {
             Kind::Unauthorized => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hooklog\""));
             }
-            Kind::Draining | Kind::OutcomeUnknown | Kind::NoRoom => {
+            Kind::TooManyStreams | Kind::Draining | Kind::OutcomeUnknown | Kind::NoRoom => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
             }
             _ => {}

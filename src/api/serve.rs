@@ -43,7 +43,7 @@ pub struct Listeners {
     pub unix: Option<UnixListener>,
 }
 
-/// Serves until `stop`; then takes no new connection, lets what is open end, and returns.
+/// Serves until `stop`; then takes no new connection, ends streams, lets what else is open end, and returns.
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let open = TaskTracker::new();
@@ -59,6 +59,7 @@ pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToke
     };
     tokio::join!(tcp, unix);
     stop.cancelled().await;
+    state.end_streams();
     open.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, open.wait()).await.is_err() {
         tracing::warn!(connections = open.len(), "connections were still open and are cut");

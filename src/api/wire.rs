@@ -14,7 +14,7 @@ use hooklog_projections::event::Event;
 use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure};
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
-use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
 use hooklog_projections::tables::EndpointDelivery;
 use hooklog_projections::time::Timestamp;
@@ -26,9 +26,9 @@ use super::ApiState;
 use super::fields::too_deep;
 use super::policies::{moment_text, schedule_json};
 use super::problem::Problem;
-use crate::explain::{Explanation, Known, actor, explain};
+use crate::explain::{Explanation, Known, actor, explain, explain_event, not_yet_taken_in};
 use crate::log::BodySlot;
-use crate::views::View;
+use crate::views::{Moment, View};
 
 /// Stands for a value that is somebody's secret.
 pub const REDACTED: &str = "[redacted]";
@@ -242,6 +242,8 @@ pub struct Sight<'a> {
     account: Account,
     endpoints: HashMap<EndpointId, (Endpoint, Lane)>,
     now: Timestamp,
+    /// All is seen as it was then.
+    moment: Option<Moment>,
 }
 
 impl<'a> Sight<'a> {
@@ -249,7 +251,31 @@ impl<'a> Sight<'a> {
     pub fn of(api: &'a ApiState, view: &'a View<'a>, id: AccountId) -> Result<Option<Sight<'a>>, Problem> {
         let account = view.account(id)?;
         let now = api.now();
-        Ok(account.map(|account| Sight { api, view, id, account, endpoints: HashMap::new(), now }))
+        let endpoints = HashMap::new();
+        Ok(account.map(|account| Sight { api, view, id, account, endpoints, now, moment: None }))
+    }
+
+    /// The same as it was at an earlier moment.
+    ///
+    /// # Errors
+    /// 400 for a moment to come.
+    pub fn at(mut self, at: Timestamp) -> Result<Sight<'a>, Problem> {
+        if at > self.now {
+            return Err(Problem::query("at", "the moment lies ahead, and nobody knows what will be"));
+        }
+        let moment = self.view.moment(at)?;
+        // Before it was made nothing of it was there, and that is what is said.
+        self.account = self.view.account_at(self.id, moment)?.unwrap_or(self.account);
+        (self.now, self.moment) = (at, Some(moment));
+        Ok(self)
+    }
+
+    /// A delivery as it is at the moment that is looked at; `None` if it was not there yet.
+    pub fn row(&self, now: &Delivery) -> Result<Option<Delivery>, Problem> {
+        match self.moment {
+            Some(moment) => Ok(self.view.delivery_at(now, moment)?),
+            None => Ok(Some(now.clone())),
+        }
     }
 
     /// A delivery as JSON.
@@ -319,13 +345,33 @@ impl<'a> Sight<'a> {
     /// The answer about a delivery.
     pub fn explain(&mut self, key: DeliveryKey, row: &Delivery) -> Result<Explanation, Problem> {
         let place = EndpointKey { account: self.id, endpoint: row.endpoint };
-        let owed = self.view.is_owed(EndpointDelivery { endpoint: place, delivery: key.seq })?;
-        let story = self.view.story(row)?;
-        let (tries, now) = (self.tries(row)?, self.now);
-        let _ = self.endpoint(row.endpoint)?;
-        let (endpoint, lane) = &self.endpoints[&row.endpoint];
-        let account = &self.account;
-        Ok(explain(&Known { delivery: row, story: &story, endpoint, account, lane, tries, owed, now }))
+        let place = EndpointDelivery { endpoint: place, delivery: key.seq };
+        let Some(delivery) = &self.row(row)? else {
+            return Ok(not_yet_taken_in(&row.event_type, row.enqueued_at, self.now));
+        };
+        let owed = match (self.moment, &delivery.state) {
+            (None, _) => self.view.is_owed(place)?,
+            (Some(moment), State::Dead { .. }) => self.view.is_owed_at(place, delivery.latest, moment)?,
+            (Some(_), _) => false,
+        };
+        let story = &self.view.story(delivery)?;
+        let (tries, now, as_of) = (self.tries(delivery)?, self.now, self.moment.is_some());
+        let (_, lane) = self.endpoint(row.endpoint)?;
+        let (gate_until, waiting) = (lane.gate_until, (!as_of).then_some(lane.waiting));
+        let (endpoint, account) = (&self.endpoints[&row.endpoint].0, &self.account);
+        let known =
+            Known { delivery, story, endpoint, account, gate_until, waiting, tries, owed, now, as_of };
+        Ok(explain(&known))
+    }
+
+    /// The answer about an event, from those about its deliveries.
+    pub fn explain_event(&self, row: &Event, answers: &[(Status, Explanation)]) -> Explanation {
+        match self.moment {
+            Some(moment) if moment.upto < row.accepted => {
+                not_yet_taken_in(&row.event_type, row.accepted_at, self.now)
+            }
+            moment => explain_event(&row.event_type, row.accepted_at, answers, self.now, moment.is_some()),
+        }
     }
 
     /// An event with its deliveries and the answer about it.
@@ -343,7 +389,7 @@ impl<'a> Sight<'a> {
             size: row.body.len,
             content_type: row.body.content_type.to_string(),
             deliveries,
-            explanation: crate::explain::explain_event(&row.event_type, row.accepted_at, &answers, self.now),
+            explanation: self.explain_event(row, &answers),
         })
     }
 
@@ -354,16 +400,26 @@ impl<'a> Sight<'a> {
             let key = DeliveryKey { account: self.id, seq };
             let delivery = self.view.delivery(key)?;
             let missing = || Problem::internal(&format!("the delivery at {seq} is missing"));
-            found.push((key, delivery.ok_or_else(missing)?));
+            if let Some(delivery) = self.row(&delivery.ok_or_else(missing)?)? {
+                found.push((key, delivery));
+            }
         }
         Ok(found)
     }
 
-    fn tries(&mut self, row: &Delivery) -> Result<u32, Problem> {
+    /// How many tries a run of a delivery has.
+    pub fn tries(&mut self, row: &Delivery) -> Result<u32, Problem> {
         let policy = &self.api.shared.options.policy;
         let (id, owner) = (self.id, self.account.settings.clone());
         let (endpoint, _) = self.endpoint(row.endpoint)?;
         Ok(policy.tries(id, &owner, &endpoint.settings, row.max_tries))
+    }
+
+    /// The host that an endpoint's requests go to; never more of its URL.
+    pub fn host(&mut self, id: EndpointId) -> Result<Option<String>, Problem> {
+        let (endpoint, _) = self.endpoint(id)?;
+        let url = url::Url::parse(&endpoint.settings.url).ok();
+        Ok(url.as_ref().and_then(|url| url.host_str()).map(str::to_owned))
     }
 
     fn endpoint(&mut self, id: EndpointId) -> Result<&(Endpoint, Lane), Problem> {
@@ -371,9 +427,15 @@ impl<'a> Sight<'a> {
             Slot::Occupied(slot) => Ok(slot.into_mut()),
             Slot::Vacant(slot) => {
                 let key = EndpointKey { account: self.id, endpoint: id };
-                let endpoint = self.view.endpoint(key)?;
+                let (endpoint, lane) = match self.moment {
+                    None => (self.view.endpoint(key)?, self.view.lane(key)?),
+                    Some(moment) => {
+                        let gate_until = self.view.gate_at(key, moment)?;
+                        (self.view.endpoint_at(key, moment)?, Lane { gate_until, ..Lane::default() })
+                    }
+                };
                 let endpoint = endpoint.ok_or_else(|| Problem::internal(&format!("{id} is missing")))?;
-                Ok(slot.insert((endpoint, self.view.lane(key)?)))
+                Ok(slot.insert((endpoint, lane)))
             }
         }
     }
@@ -464,7 +526,11 @@ fn fact(fact: &Fact) -> Value {
             "run": run, "reason": reason,
         }),
         Fact::Cancelled { reason, .. } => json!({ "reason": reason }),
-        // Not of an event; a timeline never shows them.
+        Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),
+        Fact::EndpointDisabled { reason, .. } => json!({ "reason": disabled_words(reason) }),
+        Fact::EndpointGated { until, .. } => json!({ "until": moment_text(*until) }),
+        Fact::OwnerTold { channel, .. } => json!({ "channel": channel }),
+        // Settings and secrets: whoever may see them asks for them.
         _ => json!({}),
     }
 }

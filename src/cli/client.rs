@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use bytes::BytesMut;
 use futures::StreamExt;
 use hooklog::clock::SystemClock;
 use hooklog::store::{self, Store};
@@ -218,7 +219,7 @@ impl Client {
         path: &Target,
         body: Option<(&str, Bytes)>,
     ) -> Result<Reply, Failure> {
-        let response = self.ask(method, path, body).await?;
+        let response = self.ask(method, path, body, None).await?;
         let status = response.status();
         let body = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
         Ok(Reply { status, body: body.map_err(|error| self.lost(&error))? })
@@ -233,25 +234,33 @@ impl Client {
         path: &Target,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let response = self.ask(Method::POST, path, None).await?;
+        let mut lines = self.whole(self.ask(Method::POST, path, None, None).await?).await?;
+        while let Some(line) = lines.next().await? {
+            each(&line)?;
+        }
+        Ok(())
+    }
+
+    /// The lines of a stream, from after an event's id on, if there is one.
+    ///
+    /// # Errors
+    /// Nobody answers, or the answer is an error.
+    pub async fn stream(&self, path: &Target, after: Option<&str>) -> Result<Lines<'_>, Failure> {
+        let response = self.ask(Method::GET, path, None, after).await?;
+        // Its connection is busy for as long as it is read: other requests take another.
+        self.kept.lock().await.take();
+        self.whole(response).await
+    }
+
+    /// The lines of an answer, unless it is an error.
+    async fn whole(&self, response: Response<Body>) -> Result<Lines<'_>, Failure> {
         if !response.status().is_success() {
             let status = response.status();
             let body = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
-            return Reply { status, body: body.map_err(|error| self.lost(&error))? }.checked().map(drop);
+            let reply = Reply { status, body: body.map_err(|error| self.lost(&error))? };
+            return Err(reply.checked().err().unwrap_or_else(|| self.lost(&status)));
         }
-        let mut stream = response.into_body().into_data_stream();
-        let mut line = Vec::new();
-        while let Some(chunk) = stream.next().await {
-            for byte in chunk.map_err(|error| self.lost(&error))? {
-                if byte == b'\n' {
-                    each(&line)?;
-                    line.clear();
-                } else if line.len() < LINE_BYTES_MAX {
-                    line.push(byte);
-                }
-            }
-        }
-        if line.is_empty() { Ok(()) } else { each(&line) }
+        Ok(Lines { client: self, stream: response.into_body().into_data_stream(), read: BytesMut::new() })
     }
 
     async fn ask(
@@ -259,6 +268,7 @@ impl Client {
         method: Method,
         path: &Target,
         body: Option<(&str, Bytes)>,
+        last_event_id: Option<&str>,
     ) -> Result<Response<Body>, Failure> {
         let mut request = Request::builder().method(method).uri(path.as_str());
         if let Transport::Tcp { host, port } = &self.transport {
@@ -269,6 +279,9 @@ impl Client {
         }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
+        }
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
         }
         let body = match body {
             Some((content_type, bytes)) => {
@@ -337,6 +350,39 @@ impl Client {
     fn lost(&self, why: &dyn std::fmt::Display) -> Failure {
         Failure::new(Exit::Unreachable, format!("{} gave no whole answer: {why}", self.name()))
             .next("whether it was done is unknown: ask again with the same id")
+    }
+}
+
+/// An answer that is read line by line, as it comes.
+pub struct Lines<'a> {
+    client: &'a Client,
+    stream: axum::body::BodyDataStream,
+    read: BytesMut,
+}
+
+impl Lines<'_> {
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// The answer breaks off, or a line is longer than any of ours.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let mut looked = 0;
+        loop {
+            if let Some(at) = self.read[looked..].iter().position(|byte| *byte == b'\n') {
+                let mut line = self.read.split_to(looked + at + 1);
+                line.truncate(looked + at);
+                return Ok(Some(line.freeze()));
+            }
+            looked = self.read.len();
+            if looked > LINE_BYTES_MAX {
+                return Err(self.client.lost(&"a line is too long"));
+            }
+            match self.stream.next().await {
+                Some(chunk) => self.read.extend_from_slice(&chunk.map_err(|error| self.client.lost(&error))?),
+                None if self.read.is_empty() => return Ok(None),
+                None => return Ok(Some(self.read.split().freeze())),
+            }
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! `hooklog explain ID`: did we send it? The server's sentence, the attempts behind it, and what to do next.
 
+use hooklog::clock::{Clock, SystemClock};
 use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To};
 use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::{Table, escape, short};
-use super::span::spell;
+use super::span::{since, spell};
 use super::wire::{Attempt, Delivery, Explanation, Page, host, seconds};
 use hooklog_projections::time::Millis;
 
@@ -23,11 +24,17 @@ pub struct Args {
     /// Whose, if several accounts use the same event id
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
+    /// As it stood then: a span ago (24h) or a moment (2026-11-30T09:00:00Z)
+    #[arg(long, value_name = "WHEN")]
+    at: Option<String>,
 }
 
 /// Explains it.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    let at = args.at.as_deref().map(|text| since(text, SystemClock::start().now()));
+    let at = at.transpose().map_err(Failure::usage)?;
     let target = Target::new(&["v1", "explain", &args.id]).with_some("account_id", args.account.as_deref());
+    let target = target.with_some("at", at.as_deref());
     let raw: Box<RawValue> = client.get(&target).await?;
     if out.for_programs() {
         out.json(&raw)?;
@@ -42,7 +49,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     }
     for delivery in explanation.deliveries.iter().take(DELIVERIES_SHOWN) {
         out.line("")?;
-        attempts(delivery, client, out).await?;
+        attempts(delivery, at.as_deref(), client, out).await?;
     }
     let hidden = explanation.deliveries.len().saturating_sub(DELIVERIES_SHOWN);
     if hidden > 0 {
@@ -55,11 +62,17 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-async fn attempts(delivery: &Delivery, client: &Client, out: &mut Output) -> Result<(), Failure> {
+async fn attempts(
+    delivery: &Delivery,
+    at: Option<&str>,
+    client: &Client,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let to = short(&host(&delivery.endpoint_url), 60);
     let status = out.paint.status(&delivery.status);
     out.line(format!("{}  to {to}  {status}", escape(&delivery.id)))?;
-    let page: Page = client.get(&Target::new(&["v1", "deliveries", &delivery.id, "attempts"])).await?;
+    let target = Target::new(&["v1", "deliveries", &delivery.id, "attempts"]).with_some("at", at);
+    let page: Page = client.get(&target).await?;
     let mut table =
         Table::new(&["  #", "RUN", "TRY", "STARTED", "TOOK", "MOSTLY", "STATUS", "ANSWER", "RULE"])
             .status_in(6);

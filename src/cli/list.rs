@@ -1,6 +1,8 @@
 //! `hooklog list`: deliveries by status, account, endpoint, type and time; with `--json` each with its payload
 //! and last error.
 
+use std::collections::HashMap;
+
 use hooklog::clock::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,6 +10,7 @@ use serde_json::value::RawValue;
 use super::client::{Client, Target, To};
 use super::endpoints::whole_list;
 use super::exit::{Exit, Failure};
+use super::follow::Follower;
 use super::output::{Format, Output};
 use super::render::{Table, short};
 use super::span;
@@ -47,12 +50,18 @@ pub struct Args {
     /// At most so many [default: 50 in a table, all as JSON]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Then go on: show each delivery again when something happens to it. Lines of JSON, or rows
+    #[arg(long, short)]
+    follow: bool,
 }
 
 /// Lists them.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let limit = args.limit.unwrap_or(if out.for_programs() { usize::MAX } else { TABLE_ROWS });
     let filter = filter(&args, out.for_programs())?;
+    // Before the list is read: what happens meanwhile is heard of then.
+    let place =
+        if args.follow { Some(Follower::new(stream(&args)?, client).starting_now().await?) } else { None };
     let accounts = match (&args.account, &args.endpoint) {
         (Some(account), _) => vec![account.clone()],
         (None, Some(endpoint)) => vec![owner(endpoint, client).await?],
@@ -60,6 +69,9 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     };
     let accounts = accounts.into_iter().rev().collect();
     let mut pages = Pages { client, filter, accounts, cursor: None, left: limit, page_max: PAGE };
+    if let Some(follower) = place {
+        return follow(pages, follower, out).await;
+    }
     if out.for_programs() {
         pages.page_max = PAGE_WITH_PAYLOADS;
         return programs(pages, out).await;
@@ -110,6 +122,66 @@ async fn programs(mut pages: Pages<'_>, out: &mut Output) -> Result<Exit, Failur
         (false, false) => out.line("")?,
     }
     Ok(Exit::Fine)
+}
+
+/// What is there, then each delivery as it is after something happened to it.
+async fn follow(mut pages: Pages<'_>, mut follower: Follower<'_>, out: &mut Output) -> Result<Exit, Failure> {
+    let client = pages.client;
+    let mut shown = HashMap::new();
+    while let Some(page) = pages.next().await? {
+        for item in page {
+            let delivery: Delivery = understood(item.get())?;
+            one(&delivery, item.get(), out)?;
+            shown.insert(delivery.id, item.get().to_owned());
+        }
+    }
+    follower
+        .each(async |event| {
+            let Some(id) = &event.delivery_id else { return Ok(true) };
+            let target = Target::new(&["v1", "deliveries", id]);
+            let now: Box<RawValue> = match client.get(&target).await {
+                Err(failure) if failure.exit == Exit::NotFound => return Ok(true),
+                found => found?,
+            };
+            // What happened between the start and the list was listed.
+            if shown.remove(id).is_none_or(|then| then != now.get()) {
+                one(&understood(now.get())?, now.get(), out)?;
+            }
+            Ok(true)
+        })
+        .await?;
+    Ok(Exit::Fine)
+}
+
+fn one(delivery: &Delivery, raw: &str, out: &mut Output) -> Result<(), Failure> {
+    if out.for_programs() {
+        return out.line(raw);
+    }
+    let [id, event, event_type, to, status, tried, last, next, _] = row(delivery);
+    let status = out.paint.status(&format!("{status:<9}"));
+    out.line(format!(
+        "{id}  {event:<30}  {event_type:<20}  {to:<24}  {status}  {tried:<4}  {last:<8}  {next}"
+    ))
+}
+
+fn understood<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
+    let wrong = |error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}"));
+    serde_json::from_str(text).map_err(wrong)
+}
+
+/// The stream of what matches.
+fn stream(args: &Args) -> Result<Target, Failure> {
+    if args.until.is_some() {
+        return Err(Failure::usage("--follow has no end: leave --until away"));
+    }
+    let mut target = Target::new(&["v1", "stream"])
+        .with_some("account_id", args.account.as_deref())
+        .with_some("endpoint_id", args.endpoint.as_deref())
+        .with_some("event_type", args.event_type.as_deref());
+    for state in &args.state {
+        target = target.with("status", &state.replace('-', "_"));
+    }
+    Ok(target)
 }
 
 fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {

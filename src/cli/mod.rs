@@ -12,6 +12,7 @@ mod demo;
 mod endpoints;
 pub mod exit;
 mod explain;
+mod follow;
 mod list;
 mod output;
 mod progress;
@@ -25,6 +26,7 @@ mod serve;
 pub mod span;
 mod status;
 mod store;
+mod tail;
 mod wire;
 
 use std::process::ExitCode;
@@ -65,6 +67,8 @@ enum Command {
     List(list::Args),
     /// Did we send it? One answer for any id
     Explain(explain::Args),
+    /// Follow what happens, as it happens
+    Tail(tail::Args),
     /// Send again: events or deliveries by id
     #[command(alias = "retry")]
     Replay(replay::Args),
@@ -121,6 +125,9 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Explain(args) => {
             asking(&args.to.clone(), async |client| explain::run(args, client, out).await).await
+        }
+        Command::Tail(args) => {
+            asking(&args.to.clone(), async |client| tail::run(args, client, out).await).await
         }
         Command::Replay(args) => {
             asking(&args.to.clone(), async |client| replay::run(args, client, out).await).await

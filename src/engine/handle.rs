@@ -9,6 +9,7 @@ use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::Seq;
 use hooklog_projections::time::Millis;
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::driver::{Control, Message, STUCK_AFTER};
 use super::{Answer, Command, Engine, Rejection};
@@ -36,6 +37,7 @@ pub struct Health {
     pub(super) watchdog: Watchdog,
     pub(super) ended: Arc<Notify>,
     pub(super) owed: Notify,
+    closing: CancellationToken,
     draining: AtomicBool,
     has_ended: AtomicBool,
     room: AtomicBool,
@@ -78,6 +80,11 @@ impl Health {
         self.owed.notified().await;
     }
 
+    /// Cancelled when the engine drains, or has ended: whoever only listens is to go.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
     pub(super) fn turned(&self, engine: &Engine, monotonic: Millis) {
         self.room.store(engine.log.has_room(), Ordering::Release);
         self.in_flight.store(engine.in_flight.len() as u64, Ordering::Release);
@@ -86,11 +93,13 @@ impl Health {
 
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
+        self.closing.cancel();
     }
 
     pub(super) fn end(&self, error: Option<String>) {
         *self.error.lock().expect("no holder panics") = error;
         self.has_ended.store(true, Ordering::Release);
+        self.closing.cancel();
         self.ended.notify_waiters();
         self.ended.notify_one();
     }

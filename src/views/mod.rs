@@ -2,12 +2,15 @@
 //!
 //! Knows tables and the log; never decides anything, and never knows who asks.
 
+pub mod as_of;
 pub mod check;
 pub mod query;
 pub mod rebuild;
 pub mod rows;
 pub mod settled;
 mod shadow;
+mod stats;
 
+pub use as_of::Moment;
 pub use query::View;
 pub use rows::{Live, Rows, Settled};

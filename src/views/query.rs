@@ -3,9 +3,11 @@
 //! Every list is a range read with a limit; what has no index is looked through for at most [`SCAN_MAX`] rows,
 //! and the page says how far back it got. Never writes, and never knows who may see what.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, RwLock};
 
+use bytes::Bytes;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
@@ -16,6 +18,7 @@ use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
 use hooklog_projections::time::Timestamp;
+use tokio::sync::watch;
 
 use super::rows::{Settled, bad_key, read_row};
 use crate::ids::IdCodec;
@@ -32,6 +35,7 @@ pub struct Published {
     current: RwLock<(Arc<Snapshot>, u32)>,
     settled: Arc<RwLock<Settled>>,
     ids: Arc<IdCodec>,
+    heads: watch::Sender<Seq>,
 }
 
 impl Published {
@@ -42,12 +46,20 @@ impl Published {
         settled: Arc<RwLock<Settled>>,
         ids: Arc<IdCodec>,
     ) -> Published {
-        Published { current: RwLock::new((snapshot, generation)), settled, ids }
+        let heads = watch::Sender::new(snapshot.head());
+        Published { current: RwLock::new((snapshot, generation)), settled, ids, heads }
     }
 
     /// Replaces the state. Only the writer calls it, after each commit and before it answers.
     pub fn publish(&self, snapshot: Arc<Snapshot>, generation: u32) {
+        let head = snapshot.head();
         *self.current.write().expect("no holder panics") = (snapshot, generation);
+        self.heads.send_if_modified(|known| std::mem::replace(known, head) != head);
+    }
+
+    /// Changes whenever a batch was published, and then holds its last entry: for whoever waits for more.
+    pub fn heads(&self) -> watch::Receiver<Seq> {
+        self.heads.subscribe()
     }
 
     /// The state now. Short-lived: it pins memory and files for as long as it is held.
@@ -258,8 +270,8 @@ impl View<'_> {
         Ok(Page { rows, next: cut, searched_back_to: cut.map(|(_, at)| at) })
     }
 
-    /// The first entry at or after a moment; times in the log never go back, so it is found by halving.
-    fn first_since(&self, moment: Timestamp) -> Result<Seq, log::Error> {
+    /// The first entry at or after a moment, or the one after the head; times in the log never go back, so it is found by halving.
+    pub fn first_since(&self, moment: Timestamp) -> Result<Seq, log::Error> {
         let (mut from, mut to) = (Seq(1), self.head().next());
         while from < to {
             let middle = Seq(from.0 + (to.0 - from.0) / 2);
@@ -367,6 +379,39 @@ impl View<'_> {
         }
     }
 
+    /// Rows of a settled table, both ends included: memory first, as [`settled_row`](Self::settled_row).
+    pub(super) fn settled_range<T: Table>(
+        &self,
+        from: &T::Key,
+        to: &T::Key,
+        limit: usize,
+    ) -> Result<RowsOf<T>, log::Error> {
+        debug_assert_eq!(T::CADENCE, Cadence::Settled);
+        let (from, to) = (Bytes::from(from.bytes()), Bytes::from(to.bytes()));
+        let newest: Vec<(Bytes, Option<Bytes>)> = {
+            let settled = self.published.settled.read().expect("no holder panics");
+            let range = settled.range((T::NAME, from.clone())..=(T::NAME, to.clone()));
+            range.map(|((_, key), row)| (key.clone(), row.clone())).collect()
+        };
+        let view = self.published.view();
+        let mut rows: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        view.snapshot.range(view.space::<T>(), bounds.0, bounds.1, Order::Ascending, &mut |key, value| {
+            rows.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+            if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        for (key, row) in newest {
+            match row {
+                Some(row) => drop(rows.insert(key, row)),
+                None => drop(rows.remove(&key)),
+            }
+        }
+        let read = |(key, row): (Bytes, Bytes)| {
+            Ok((T::Key::read(&key).ok_or_else(|| bad_key(T::NAME))?, codec::decode(&row)?))
+        };
+        rows.into_iter().take(limit).map(read).collect()
+    }
+
     fn range<T: Table>(
         &self,
         from: Bound<&[u8]>,
@@ -394,7 +439,7 @@ impl View<'_> {
         failed.map_or(Ok(rows), Err)
     }
 
-    fn space<T: Table>(&self) -> Space {
+    pub(super) fn space<T: Table>(&self) -> Space {
         Space::View { name: T::NAME, version: self.generation }
     }
 }

@@ -122,6 +122,13 @@ impl Host {
         self.run(&[args, &["--store", store]].concat()).await
     }
 
+    /// Starts a command about this store; its output is piped.
+    pub fn start_on_store(&self, args: &[&str]) -> Child {
+        let mut command = hooklog();
+        command.args(args).arg("--store").arg(&self.store);
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs")
+    }
+
     /// Proves the store, running or stopped; it must be clean.
     pub async fn verify(&self) {
         let verified = self.on_store(&["store", "verify", "--json"]).await;

@@ -1,0 +1,354 @@
+//! The answer about one delivery: a sentence a state, and what bears on it. Never knows what is after the story.
+
+use hooklog_projections::account::Hold;
+use hooklog_projections::fact::{DeadReason, DisabledReason, Entry, Fact, Failure};
+use hooklog_projections::lifecycle::State;
+use hooklog_projections::policy::{ErrorClass, Rollout};
+use hooklog_projections::time::Timestamp;
+
+use super::words::{actor, capital, moment_near, quoted, span};
+use super::{Explanation, Known, NOTHING};
+
+/// What is known, with the newest facts of the story picked out.
+pub(super) struct Told<'a> {
+    known: &'a Known<'a>,
+    host: String,
+    attempted: Option<(&'a Entry, u32, u32)>,
+    failure: Option<(&'a Failure, &'a str, bool)>,
+    replayed: Option<(&'a Entry, &'a str)>,
+    rule: Option<&'a str>,
+    hurried: bool,
+    tell_owner: bool,
+    cut_off: Vec<(u32, ErrorClass)>,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn of(known: &'a Known<'a>) -> Told<'a> {
+        let url = url::Url::parse(&known.endpoint.settings.url).ok();
+        let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("the endpoint").to_owned();
+        let mut told = Told {
+            known,
+            host,
+            attempted: None,
+            failure: None,
+            replayed: None,
+            rule: None,
+            hurried: false,
+            tell_owner: false,
+            cut_off: Vec::new(),
+        };
+        for entry in known.story {
+            match &entry.fact {
+                Fact::Attempted { attempt, try_number, .. } => {
+                    told.attempted = Some((entry, *attempt, *try_number));
+                    told.hurried = false;
+                }
+                Fact::Failed { failure, rule, counted, attempt, .. } => {
+                    told.failure = Some((failure, rule, *counted));
+                    if let (Failure::Error { class, .. }, false) = (failure, counted) {
+                        told.cut_off.push((*attempt, *class));
+                    }
+                }
+                Fact::Delivered { rule, .. } => told.rule = Some(rule),
+                Fact::Rescheduled { was_due_at, .. } => told.hurried = was_due_at.is_some(),
+                Fact::Dead { tell_owner, .. } => told.tell_owner = *tell_owner,
+                Fact::Replayed { reason, .. } => {
+                    told.replayed = Some((entry, reason));
+                    told.failure = None;
+                    told.cut_off.clear();
+                    told.hurried = false;
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+
+    pub(super) fn attempted_at(&self) -> Option<Timestamp> {
+        self.attempted.map(|(entry, ..)| entry.at)
+    }
+
+    /// `attempt 2 of 6`; the policy may have been shortened since.
+    fn attempt(&self) -> String {
+        let tries = self.known.tries;
+        match self.attempted {
+            Some((.., number)) if number <= tries => format!("attempt {number} of {tries}"),
+            Some((.., number)) => format!("attempt {number}"),
+            None => "no attempt".into(),
+        }
+    }
+
+    fn when(&self, at: Timestamp) -> String {
+        moment_near(at, self.known.now)
+    }
+
+    fn ago(&self, at: Timestamp) -> String {
+        let since = self.known.now.since(at);
+        if since.0 < 1000 { "just now".into() } else { format!("{} ago", span(since)) }
+    }
+
+    pub(super) fn delivered(&self, at: Timestamp) -> Explanation {
+        let last = self.known.delivery.last_attempt.as_ref();
+        let answer = last.and_then(|last| last.status.map(|status| (status, last.took)));
+        let answer =
+            answer.map_or(String::new(), |(status, took)| format!(": HTTP {status} after {}", span(took)));
+        Explanation {
+            sentence: format!(
+                "Yes. `{}` was delivered to {} at {} ({}) on {}{answer}.",
+                self.known.delivery.event_type,
+                self.host,
+                self.when(at),
+                self.ago(at),
+                self.attempt(),
+            ),
+            reasons: Vec::new(),
+            next_step: NOTHING.into(),
+        }
+    }
+
+    pub(super) fn pending(&self, due_at: Timestamp) -> Explanation {
+        if let Some(hold) = &self.known.endpoint.hold {
+            return self.held(hold);
+        }
+        let gate = self.known.gate_until;
+        let failed = self.failed_words();
+        let mut reasons = Vec::new();
+        let start = due_at.max(gate);
+        let sentence = match (&failed, start > self.known.now) {
+            (Some(failed), true) => format!("Not yet. {failed}. Next try {}.", self.ahead(start)),
+            (Some(failed), false) => {
+                format!("Not yet. {failed}. The next try starts as soon as there is room.")
+            }
+            (None, true) if gate > due_at => {
+                format!(
+                    "Not yet. {} asked to be left alone; the first try is {}.",
+                    self.host,
+                    self.ahead(start)
+                )
+            }
+            (None, true) => format!("Not yet. It is not due yet: the first try is {}.", self.ahead(start)),
+            (None, false) => {
+                format!("Not yet. The first try to {} starts as soon as there is room.", self.host)
+            }
+        };
+        if gate > self.known.now && gate > due_at {
+            reasons.push(format!(
+                "{} asked to be left alone until {} (Retry-After); it is held by that gate.",
+                self.host,
+                self.when(gate)
+            ));
+        }
+        if let (Some((.., rule, _)), true) = (self.failure, failed.is_some()) {
+            reasons.push(format!("The rule `{rule}` says to try again."));
+        }
+        if self.hurried {
+            reasons.push("It was asked to be tried at once, in place of its planned try.".into());
+        }
+        let next_step = if gate > self.known.now && gate > due_at {
+            "Wait: all that goes to this endpoint waits as long as it asked for."
+        } else if start > self.known.now {
+            "Wait, or have it tried at once (retry-now)."
+        } else {
+            "Wait a moment; if it stays so, the endpoint's limit of requests at a time is used up."
+        };
+        Explanation { sentence, reasons, next_step: next_step.into() }
+    }
+
+    fn held(&self, hold: &Hold) -> Explanation {
+        let (why, next_step) = match hold {
+            Hold::Paused { reason, at } => (
+                format!("is paused since {}{}", self.when(*at), quoted(reason)),
+                "Resume the endpoint; what it holds goes out in order.",
+            ),
+            Hold::Disabled { reason: DisabledReason::Gone, at } => (
+                format!("answered 410 (gone) and is disabled since {}", self.when(*at)),
+                "Ask its owner whether the URL is right, then resume the endpoint; what it holds goes out in order.",
+            ),
+            Hold::Disabled { reason: DisabledReason::Failing { since }, at } => (
+                format!(
+                    "did nothing but fail since {} and is disabled since {}",
+                    self.when(*since),
+                    self.when(*at)
+                ),
+                "Ask its owner to mend it, then resume the endpoint; what it holds goes out in order.",
+            ),
+            Hold::Disabled { reason: DisabledReason::Requested(reason), at } => (
+                format!("is disabled since {}{}", self.when(*at), quoted(reason)),
+                "Resume the endpoint; what it holds goes out in order.",
+            ),
+        };
+        let mut reasons = Vec::new();
+        match self.known.waiting {
+            None => {}
+            Some(1) => reasons.push(format!("1 delivery waits for {}.", self.host)),
+            Some(many) => reasons.push(format!("{many} deliveries wait for {}.", self.host)),
+        }
+        if let Some(failed) = self.failed_words() {
+            reasons.push(format!("{failed}."));
+        }
+        Explanation {
+            sentence: format!("Not yet. {} {why}, so this delivery is held, not lost.", self.host),
+            reasons,
+            next_step: next_step.into(),
+        }
+    }
+
+    pub(super) fn in_flight(&self, started_at: Timestamp) -> Explanation {
+        let timeout = self.known.endpoint.settings.timeout;
+        Explanation {
+            sentence: format!(
+                "Not yet. {} to {} is under way since {} ({}).",
+                capital(&self.attempt()),
+                self.host,
+                self.when(started_at),
+                self.ago(started_at)
+            ),
+            reasons: Vec::new(),
+            next_step: format!("Wait: it ends within {}.", span(timeout)),
+        }
+    }
+
+    pub(super) fn dead(&self, at: Timestamp, reason: &DeadReason) -> Explanation {
+        let failed = self.failed_words().unwrap_or_else(|| "The last attempt failed".into());
+        let tries = self.known.delivery.tries;
+        let attempts = if tries == 1 { "1 attempt".to_owned() } else { format!("{tries} attempts") };
+        let (sentence, next_step) = match reason {
+            DeadReason::Exhausted => (
+                format!("No. Given up at {} after {attempts}. {failed}.", self.when(at)),
+                format!("Ask the owner of {} to mend it, then replay the event.", self.host),
+            ),
+            DeadReason::Refused => (
+                format!(
+                    "No. {failed}, which says that trying again is pointless; given up at {}.",
+                    self.when(at)
+                ),
+                format!("Ask the owner of {} why it refuses this event, then replay it.", self.host),
+            ),
+            DeadReason::Expired => {
+                let tried =
+                    if tries == 0 { "without an attempt".into() } else { format!("after {attempts}") };
+                (
+                    format!("No. Its deadline passed at {} {tried}.", self.when(at)),
+                    "Replay the event if it is still of use.".into(),
+                )
+            }
+            DeadReason::RetriesOff => (
+                format!("No. {failed}; given up at {}, for the account has no retries.", self.when(at)),
+                "Switch the account's webhook_retries on if it is to have retries, then replay the event."
+                    .into(),
+            ),
+        };
+        let mut reasons = Vec::new();
+        if let Some((_, rule, _)) = self.failure {
+            reasons.push(format!("The verdict is of the rule `{rule}`."));
+        }
+        reasons.push(match (self.tell_owner, self.known.owed, &self.known.account.settings.owner_email) {
+            (false, ..) => "The account's owner is not told: the account has no retries.".into(),
+            (true, true, Some(_)) => "The account's owner is yet to be told.".into(),
+            (true, true, None) => {
+                "The account's owner is yet to be told; the account names no e-mail.".into()
+            }
+            (true, false, _) => "The account's owner was told.".into(),
+        });
+        match &self.known.endpoint.hold {
+            None => {}
+            Some(Hold::Paused { .. }) => {
+                reasons.push("The endpoint is paused: what is replayed waits until it is resumed.".into());
+            }
+            Some(Hold::Disabled { .. }) => {
+                reasons.push("The endpoint is disabled: what is replayed waits until it is resumed.".into());
+            }
+        }
+        Explanation { sentence, reasons, next_step }
+    }
+
+    pub(super) fn cancelled(&self, at: Timestamp) -> Explanation {
+        let by = self.known.story.iter().rev().find_map(|entry| match &entry.fact {
+            Fact::Cancelled { reason, .. } => Some(format!(" by {}{}", actor(&entry.actor), quoted(reason))),
+            _ => None,
+        });
+        let before = self.failed_words().map(|failed| format!("{failed}."));
+        Explanation {
+            sentence: format!("No. It was cancelled at {}{}.", self.when(at), by.unwrap_or_default()),
+            reasons: before.into_iter().collect(),
+            next_step: "Send the event again under a new id if it is wanted after all.".into(),
+        }
+    }
+
+    /// What bears on any state: replays, restarts, a changed endpoint.
+    pub(super) fn circumstances(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some((entry, reason)) = self.replayed {
+            out.push(format!(
+                "This is run {}: replayed at {} by {}{}.",
+                self.known.delivery.run,
+                self.when(entry.at),
+                actor(&entry.actor),
+                quoted(reason)
+            ));
+        }
+        for (attempt, class) in &self.cut_off {
+            out.push(match class {
+                ErrorClass::Interrupted => format!(
+                    "Request {attempt} was cut off by a restart of the server, so {} may have it; it used up no \
+                     attempt.",
+                    self.host
+                ),
+                _ => format!("Request {attempt} never left the server; it used up no attempt."),
+            });
+        }
+        let version = self.attempted.and_then(|(entry, ..)| match &entry.fact {
+            Fact::Attempted { endpoint_version, .. } => Some(*endpoint_version),
+            _ => None,
+        });
+        if let Some(version) = version.filter(|version| *version != self.known.endpoint.version) {
+            out.push(format!(
+                "The endpoint was changed since: that request used version {version}, now it is of version {}.",
+                self.known.endpoint.version
+            ));
+        }
+        if self.known.account.settings.webhook_retries == Rollout::Off
+            && matches!(self.known.delivery.state, State::Pending { .. } | State::InFlight { .. })
+        {
+            out.push("The account has no retries: one attempt is all there is.".into());
+        }
+        out
+    }
+
+    /// `Attempt 2 of 6 timed out after 10 s`; `None` if nothing failed in this run.
+    fn failed_words(&self) -> Option<String> {
+        let (failure, ..) = self.failure?;
+        let attempt = capital(&self.attempt());
+        let host = &self.host;
+        Some(match failure {
+            Failure::Answered(response) => {
+                format!(
+                    "{attempt} failed: {host} answered HTTP {} after {}",
+                    response.status,
+                    span(response.took)
+                )
+            }
+            Failure::Error { class, took, .. } => match class {
+                ErrorClass::Timeout => format!("{attempt} timed out after {}", span(*took)),
+                ErrorClass::Dns => format!("{attempt} failed: no usable address was found for {host}"),
+                ErrorClass::Connect => format!("{attempt} failed: no connection to {host}"),
+                ErrorClass::Tls => format!("{attempt} failed: no secure connection to {host} (TLS)"),
+                ErrorClass::Closed => {
+                    format!("{attempt} failed: {host} closed the connection before it answered")
+                }
+                ErrorClass::Protocol => format!("{attempt} failed: what {host} answered is not HTTP"),
+                ErrorClass::EgressDenied => {
+                    format!("{attempt} failed: the address of {host} is not allowed, so nothing was sent")
+                }
+                ErrorClass::Interrupted => {
+                    format!("{attempt} was cut off by a restart of the server and is repeated")
+                }
+                ErrorClass::NotSent => format!("{attempt} never left the server and is repeated"),
+            },
+        })
+    }
+
+    fn ahead(&self, at: Timestamp) -> String {
+        format!("in {} ({})", span(at.since(self.known.now)), self.when(at))
+    }
+}
