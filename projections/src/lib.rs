@@ -8,7 +8,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod access;
 pub mod account;
+pub mod audit;
 pub mod counts;
 pub mod delivery;
 pub mod event;
@@ -39,6 +41,8 @@ pub enum FoldError<E: core::error::Error + 'static> {
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T::Error>> {
     identity::fold(tables, entry).map_err(FoldError::Rows)?;
     account::fold(tables, entry).map_err(FoldError::Rows)?;
+    access::fold(tables, entry).map_err(FoldError::Rows)?;
+    audit::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
@@ -51,10 +55,13 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 12] = [
+pub const TABLES: [(&str, Cadence); 15] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
+    named::<access::ApiKeys>(),
+    named::<access::PortalLinks>(),
+    named::<audit::Audit>(),
     named::<event::Events>(),
     named::<delivery::Deliveries>(),
     named::<delivery::EndpointHistory>(),

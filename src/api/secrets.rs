@@ -3,7 +3,7 @@
 //!
 //! A secret stands in the answer that makes it, and after that only in a reveal, which is logged without it.
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Path, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::account::Endpoint;
@@ -60,7 +60,7 @@ struct TextOut {
 }
 
 pub(super) async fn rotate(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -88,7 +88,7 @@ pub(super) async fn rotate(
 }
 
 pub(super) async fn retire(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -103,7 +103,7 @@ pub(super) async fn retire(
 }
 
 pub(super) async fn reveal(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     Extension(request_id): Extension<RequestId>,
     request: Request,
@@ -124,11 +124,11 @@ pub(super) async fn reveal(
 }
 
 pub(super) async fn rotate_account(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let id = account_id(&id)?;
+    let id = account_id(&api, &id)?;
     let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("secret", account_secret);
@@ -148,11 +148,11 @@ pub(super) async fn rotate_account(
 }
 
 pub(super) async fn reveal_account(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     Extension(request_id): Extension<RequestId>,
 ) -> Result<Response, Problem> {
-    let id = account_id(&id)?;
+    let id = account_id(&api, &id)?;
     let row = api.read(move |_, view| known(view, id)).await?;
     let secret = open_text(&api, id, &row.secret)?;
     tracing::info!(

@@ -441,6 +441,13 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
     Ok(None)
 }
 
+impl AttemptOut {
+    /// Leaves out what only an operator's network knows.
+    pub fn hide_addresses(&mut self) {
+        self.address = None;
+    }
+}
+
 /// The attempts in a story, oldest first.
 pub fn attempts(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> {
     let mut out: Vec<AttemptOut> = Vec::new();
@@ -508,10 +515,13 @@ fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Respo
     Ok(())
 }
 
-/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets.
-pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
+/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log
+/// and addresses are for those who may see all of the store.
+pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: bool) -> Value {
     let mut out = Map::new();
-    out.insert("seq".into(), entry.seq.0.into());
+    if sees_all {
+        out.insert("seq".into(), entry.seq.0.into());
+    }
     out.insert("at".into(), moment_text(entry.at).into());
     out.insert("actor".into(), actor(&entry.actor).into());
     out.insert("fact".into(), entry.fact.name().into());
@@ -520,6 +530,9 @@ pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
     }
     if let Value::Object(rest) = fact(&entry.fact) {
         out.extend(rest);
+    }
+    if !sees_all {
+        out.remove("address");
     }
     Value::Object(out)
 }

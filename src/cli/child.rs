@@ -65,7 +65,15 @@ impl Child {
     /// As [`Child::start`].
     pub async fn serve(folder: &Path, wait_divisor: u32) -> Result<Child, Failure> {
         let divisor = wait_divisor.to_string();
-        let args = ["--listen", "127.0.0.1:0", "--allow-http", "--allow", "127.0.0.0/8", "--wait-divisor"];
+        let args = [
+            "--listen",
+            "127.0.0.1:0",
+            "--open-loopback",
+            "--allow-http",
+            "--allow",
+            "127.0.0.0/8",
+            "--wait-divisor",
+        ];
         let mut all: Vec<&OsStr> = vec!["serve".as_ref(), "--store".as_ref(), folder.as_os_str()];
         all.extend(args.iter().map(OsStr::new));
         all.push(divisor.as_ref());

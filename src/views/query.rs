@@ -6,12 +6,16 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, RwLock};
 
+use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
-use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{
+    AccountId, ApiKeyId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
+};
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
@@ -169,6 +173,41 @@ impl View<'_> {
         }
     }
 
+    /// A key of the API.
+    pub fn api_key(&self, key: ApiKeyId) -> Result<Option<ApiKey>, log::Error> {
+        self.row::<ApiKeys>(&key)
+    }
+
+    /// Keys of the API after one, oldest first.
+    pub fn api_keys(
+        &self,
+        after: Option<ApiKeyId>,
+        limit: usize,
+    ) -> Result<Vec<(ApiKeyId, ApiKey)>, log::Error> {
+        let from = after.map(|id| id.bytes());
+        let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<ApiKeys>(from, Bound::Unbounded, Order::Ascending, limit)
+    }
+
+    /// A link of the portal that was not used yet.
+    pub fn portal_link(&self, link: PortalLinkId) -> Result<Option<PortalLink>, log::Error> {
+        self.row::<PortalLinks>(&link)
+    }
+
+    /// Administrative entries of an account, or of the whole store, newest first, before a position.
+    pub fn audit(
+        &self,
+        account: Option<AccountId>,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, log::Error> {
+        let from = AuditKey { account, seq: Seq(0) }.bytes();
+        let to = AuditKey { account, seq: before.unwrap_or(Seq(u64::MAX)) }.bytes();
+        let (from, to) = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+        let rows = self.range::<Audit>(from, to, Order::Descending, limit)?;
+        rows.into_iter().map(|(key, ())| self.entry(key.seq)).collect()
+    }
+
     /// Whether the owner is yet to be told of a dead delivery.
     pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
         Ok(self.row::<Owed>(&place)?.is_some())
@@ -216,6 +255,14 @@ impl View<'_> {
             Fact::Enqueued { key, .. } => Some(DeliveryKey { account: key.account, seq }),
             _ => None,
         }))
+    }
+
+    /// The delivery that a public id names within an account: one look under the account, whether the id is of
+    /// nobody, of another account, or of this one.
+    pub fn delivery_in(&self, account: AccountId, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
+        let (seq, at) = self.published.ids.delivery_seq(id).unwrap_or_default();
+        let key = DeliveryKey { account, seq };
+        Ok(self.delivery(key)?.filter(|row| row.enqueued_at == at).map(|_| key))
     }
 
     /// A delivery's public id.
