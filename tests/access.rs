@@ -182,6 +182,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET /v1/keys/{id}", "", "",                            "401 401 401 401 403 403 403 403 403 200"),
     ("POST /v1/keys/{id}/rotate", "", "",                    "401 401 401 401 403 403 403 403 403 200"),
     ("DELETE /v1/keys/{id}", "", "",                         "401 401 401 401 403 403 403 403 403 200"),
+    ("GET /v1/audit", "?account_id=A", "",                   "401 401 401 401 403 403 403 403 403 200"),
     ("GET /v1/status", "", "",                               "401 401 401 401 403 403 403 403 200 200"),
     ("POST /v1/store/verify", "", "",                        "401 401 401 401 403 403 403 403 403 200"),
     ("POST /v1/store/rebuild", "", "",                       "401 401 401 401 403 403 403 403 403 200"),
@@ -403,4 +404,76 @@ async fn the_first_key_is_made_once_and_only_where_it_is_needed() {
 
 fn moment(millis: u64) -> String {
     jiff::Timestamp::from_millisecond(millis as i64).expect("a moment").to_string()
+}
+
+/// Reveals stand in the audit before a secret is shown; deliveries never do.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_says_who_administered_what_and_why() {
+    let world = World::new().await;
+    let account = world.account("A").await;
+    let other = world.account("B").await;
+    let [endpoint, event, delivery] = world.held(&account).await;
+    let (id, key) = world.key(json!({ "role": "account", "account_id": account, "label": "theirs" })).await;
+    let (_, operator) = world.key(json!({ "role": "operator" })).await;
+    let reason = "?reason=a%20receiver%20cannot%20verify";
+    let path = format!("/v1/endpoints/{endpoint}/secret{reason}");
+    let shown = world.ask("GET", &path, Some(&key), "").await.ok(200);
+    world.ask("GET", &format!("/v1/accounts/{account}/secret"), Some(&operator), "").await.ok(200);
+    let pause = format!("/v1/endpoints/{endpoint}/pause");
+    world.ask("POST", &pause, Some(&key), r#"{"reason":"moving"}"#).await.ok(200);
+    let cancel = format!("/v1/deliveries/{delivery}/cancel");
+    world.ask("POST", &cancel, Some(&key), r#"{"reason":"no more"}"#).await.ok(200);
+    world.locally("DELETE", &format!("/v1/keys/{id}"), Value::Null).await.ok(200);
+
+    let all = world.locally("GET", "/v1/audit", Value::Null).await.ok(200);
+    let lines = |page: &Value| -> Vec<String> {
+        page["data"].as_array().expect("a list").iter().map(|entry| text(&entry["fact"])).collect()
+    };
+    let facts = [
+        "ApiKeyRevoked",
+        "EndpointPaused",
+        "SecretRevealed",
+        "SecretRevealed",
+        "ApiKeyCreated",
+        "ApiKeyCreated",
+        "EndpointCreated",
+        "AccountCreated",
+        "AccountCreated",
+    ];
+    assert_eq!(lines(&all), facts);
+    assert_eq!(all["data"][0]["actor"], "the command line");
+    assert_eq!((&all["data"][1]["actor"], &all["data"][1]["reason"]), (&json!(id), &json!("moving")));
+    assert_eq!(
+        (&all["data"][2]["endpoint_id"], &all["data"][2]["account_id"]),
+        (&Value::Null, &json!(account))
+    );
+    let of_key = &all["data"][3];
+    assert_eq!((&of_key["actor"], &of_key["endpoint_id"]), (&json!(id), &json!(endpoint)));
+    assert_eq!(of_key["reason"], "a receiver cannot verify");
+    for secret in [text(&shown["keys"][0]["secret"]), key.clone(), event] {
+        assert!(!all.to_string().contains(&secret), "{all}");
+    }
+    // By account, by actor, and page by page.
+    let of_other = world.locally("GET", &format!("/v1/audit?account_id={other}"), Value::Null).await.ok(200);
+    assert_eq!(lines(&of_other), ["AccountCreated"]);
+    let by_key = world.locally("GET", &format!("/v1/audit?actor={id}"), Value::Null).await.ok(200);
+    assert_eq!(lines(&by_key), ["EndpointPaused", "SecretRevealed"]);
+    assert_eq!((&by_key["next_cursor"], by_key.get("searched_back_to")), (&Value::Null, None));
+    let (mut path, mut walked) = ("/v1/audit?limit=2".to_owned(), Vec::new());
+    loop {
+        let page = world.locally("GET", &path, Value::Null).await.ok(200);
+        walked.extend(lines(&page));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/audit?limit=2&cursor={cursor}");
+    }
+    assert_eq!(walked, facts);
+    let foreign = format!("{path}&actor=x");
+    assert_eq!(world.locally("GET", &foreign, Value::Null).await.code(), "bad-cursor");
+    // What cannot be recorded is not shown.
+    let World { app, store, folder: _folder, .. } = world;
+    store.close(LONG).await.expect("in order");
+    let path = format!("/v1/accounts/{account}/secret");
+    let asked = Request::get(path).header("authorization", format!("Bearer {operator}"));
+    let refused = World::send(&app, asked.body(Body::empty()).expect("a request")).await;
+    assert_eq!(refused.code(), "draining");
 }

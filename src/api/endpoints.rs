@@ -269,6 +269,15 @@ pub(super) async fn resume(
 /// The endpoint that a path names, within the account that the query names, if it does.
 pub(super) async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<EndpointKey, Problem> {
     let account = account_of(api, uri)?;
+    find_in(api, id, account).await
+}
+
+/// The endpoint that a path names, within an account, if one is named.
+pub(super) async fn find_in(
+    api: &ApiState,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<EndpointKey, Problem> {
     let id: EndpointId = id.parse().map_err(|_| no_endpoint())?;
     api.read(move |_, view| lookup(view, id, account).map(|(key, _)| key)).await
 }

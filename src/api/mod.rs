@@ -6,7 +6,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `keys`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `keys`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`access`], `token`, `failures`, `limits` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
@@ -14,6 +14,7 @@
 
 pub mod access;
 mod accounts;
+mod audit;
 mod cursor;
 mod deliveries;
 mod endpoints;

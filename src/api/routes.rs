@@ -12,7 +12,9 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Write};
-use super::{ApiState, accounts, deliveries, endpoints, events, explain, health, keys, secrets, store};
+use super::{
+    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, secrets, store,
+};
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
 #[derive(Clone)]
@@ -64,6 +66,7 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/keys/{id}", Manage, keys::show),
         row(&post, "/v1/keys/{id}/rotate", Manage, keys::rotate),
         row(&delete, "/v1/keys/{id}", Manage, keys::revoke),
+        row(&get, "/v1/audit", Manage, audit::list),
         row(&get, "/v1/status", Oversee, health::status),
         row(&post, "/v1/store/verify", Manage, store::verify),
         row(&post, "/v1/store/rebuild", Manage, store::rebuild),

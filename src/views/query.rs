@@ -99,6 +99,17 @@ pub struct Page {
     pub searched_back_to: Option<Timestamp>,
 }
 
+/// A page of administrative entries, newest first.
+#[derive(Debug)]
+pub struct AuditPage {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Where the next page starts (exclusive); `None` on the last page.
+    pub next: Option<Seq>,
+    /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
+    pub searched_back_to: Option<Timestamp>,
+}
+
 /// Rows of a table.
 pub type RowsOf<T> = Vec<(<T as Table>::Key, <T as Table>::Value)>;
 
@@ -200,12 +211,36 @@ impl View<'_> {
         account: Option<AccountId>,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<Entry>, log::Error> {
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Result<AuditPage, log::Error> {
+        let mut page = AuditPage { entries: Vec::new(), next: None, searched_back_to: None };
         let from = AuditKey { account, seq: Seq(0) }.bytes();
-        let to = AuditKey { account, seq: before.unwrap_or(Seq(u64::MAX)) }.bytes();
-        let (from, to) = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-        let rows = self.range::<Audit>(from, to, Order::Descending, limit)?;
-        rows.into_iter().map(|(key, ())| self.entry(key.seq)).collect()
+        let (mut before, mut seen) = (before.unwrap_or(Seq(u64::MAX)), 0);
+        while seen < SCAN_MAX {
+            let to = AuditKey { account, seq: before }.bytes();
+            let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+            let rows = self.range::<Audit>(bounds.0, bounds.1, Order::Descending, limit + 1)?;
+            let is_last = rows.len() <= limit;
+            for (key, ()) in rows {
+                let entry = self.entry(key.seq)?;
+                (before, seen) = (key.seq, seen + 1);
+                if !wanted(&entry) {
+                    page.searched_back_to = Some(entry.at);
+                } else if page.entries.len() == limit {
+                    page.next = page.entries.last().map(|entry| entry.seq);
+                    page.searched_back_to = None;
+                    return Ok(page);
+                } else {
+                    page.entries.push(entry);
+                }
+            }
+            if is_last {
+                page.searched_back_to = None;
+                return Ok(page);
+            }
+        }
+        page.next = Some(before);
+        Ok(page)
     }
 
     /// Whether the owner is yet to be told of a dead delivery.
