@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use hooklog::api::{DATA_BYTES_MAX, OperatorToken};
+use hooklog::api::{ApiOptions, DATA_BYTES_MAX, OperatorToken};
 use hooklog::delivery::Key;
 use hooklog::delivery::guard::{self, Allow};
 use hooklog::delivery::request::SignatureHeader;
@@ -27,7 +27,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 25] = [
+const VARIABLES: [&str; 27] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -35,6 +35,7 @@ const VARIABLES: [&str; 25] = [
     "HOOKLOG_DISABLE_AFTER_SECS",
     "HOOKLOG_EXTRA_CA",
     "HOOKLOG_IN_FLIGHT_MAX",
+    "HOOKLOG_KEY",
     "HOOKLOG_LISTEN",
     "HOOKLOG_LOG",
     "HOOKLOG_MASTER_KEY",
@@ -43,6 +44,7 @@ const VARIABLES: [&str; 25] = [
     "HOOKLOG_NOTIFICATIONS_KEY_FILE",
     "HOOKLOG_NOTIFICATIONS_URL",
     "HOOKLOG_ON_GONE",
+    "HOOKLOG_OPEN_LOOPBACK",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
     "HOOKLOG_RESPONSE_POLICY",
@@ -50,7 +52,7 @@ const VARIABLES: [&str; 25] = [
     "HOOKLOG_SCHEDULE",
     "HOOKLOG_SIGNATURE_HEADER",
     "HOOKLOG_STORE",
-    "HOOKLOG_TOKEN",
+    "HOOKLOG_TRUSTED_HOPS",
     "HOOKLOG_URL",
     "HOOKLOG_WAIT_DIVISOR",
 ];
@@ -81,9 +83,15 @@ pub struct Layer {
     /// The master key's file [default: master.key in the store]. The key itself may be in HOOKLOG_MASTER_KEY
     #[arg(long, env = "HOOKLOG_MASTER_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
-    /// A file with the token that every request must bring. The token may be in HOOKLOG_OPERATOR_TOKEN
+    /// A file with a token of your own that is taken as an operator's key. It may be in HOOKLOG_OPERATOR_TOKEN
     #[arg(long, env = "HOOKLOG_OPERATOR_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
     pub operator_token_file: Option<PathBuf>,
+    /// Want no key over loopback: whoever is on this machine may do everything
+    #[arg(long, env = "HOOKLOG_OPEN_LOOPBACK", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub open_loopback: Option<bool>,
+    /// Proxies in front of this server that say in X-Forwarded-For whom a request comes from [default: 0]
+    #[arg(long, env = "HOOKLOG_TRUSTED_HOPS", hide_env_values = true, value_name = "N")]
+    pub trusted_hops: Option<usize>,
     /// Accept endpoints with plain http
     #[arg(long, env = "HOOKLOG_ALLOW_HTTP", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub allow_http: Option<bool>,
@@ -261,10 +269,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// How the store is opened.
     pub store: store::Options,
-    /// What every request over TCP must bring, if anything.
-    pub operator_token: Option<OperatorToken>,
-    /// Bytes of an event's data.
-    pub data_bytes_max: usize,
+    /// How the API is served.
+    pub api: ApiOptions,
     /// Where owners' messages go.
     pub notifications_url: Option<url::Url>,
     /// Signs them.
@@ -298,6 +304,8 @@ impl Layer {
             store: self.store.or(below.store),
             master_key_file: self.master_key_file.or(below.master_key_file),
             operator_token_file: self.operator_token_file.or(below.operator_token_file),
+            open_loopback: self.open_loopback.or(below.open_loopback),
+            trusted_hops: self.trusted_hops.or(below.trusted_hops),
             allow_http: self.allow_http.or(below.allow_http),
             allow: self.allow.or(below.allow),
             extra_ca: self.extra_ca.or(below.extra_ca),
@@ -359,11 +367,17 @@ impl Layer {
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
         let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
         let key = key.map(|text| Key::parse(&text)).transpose();
+        let api = ApiOptions {
+            data_bytes_max,
+            operator_token: operator_token.map_err(|error| Failure::usage(error.to_string()))?,
+            open: self.open_loopback.unwrap_or(false),
+            trusted_hops: self.trusted_hops.unwrap_or(0),
+            policy: store.policy.clone(),
+        };
         Ok(Config {
             listen: self.listen.unwrap_or_else(|| LISTEN.parse().expect("an address")),
             store,
-            operator_token: operator_token.map_err(|error| Failure::usage(error.to_string()))?,
-            data_bytes_max,
+            api,
             notifications_url: self.notifications_url,
             notifications_key: key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?,
         })

@@ -79,7 +79,7 @@ fn text(value: &Value) -> String {
 
 impl World {
     async fn new() -> World {
-        World::with(ApiOptions::default()).await
+        World::with(ApiOptions { open: true, ..ApiOptions::default() }).await
     }
 
     async fn with(options: ApiOptions) -> World {

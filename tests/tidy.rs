@@ -153,6 +153,18 @@ fn one_folder_makes_outbound_connections() {
 }
 
 #[test]
+fn one_table_has_all_routes() {
+    for (path, text) in files("src/api") {
+        let routes = code(&text).matches(".route(").count();
+        assert_eq!(
+            routes,
+            usize::from(path == "src/api/routes.rs"),
+            "{path}: its routes are not in the table"
+        );
+    }
+}
+
+#[test]
 fn one_room_knows_the_store() {
     for (path, text) in files("src") {
         if room(&path) != "log" {

@@ -9,8 +9,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Role, SecretHash};
 use crate::course::Course;
-use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, Seq, StoreId};
+use crate::ids::{
+    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, PortalLinkId, Seq, StoreId,
+};
 use crate::policy::{ErrorClass, ResponsePolicy, Rollout, Schedule, Text};
 use crate::time::{Millis, Timestamp};
 
@@ -282,6 +285,68 @@ pub enum Fact {
         /// As in `Founded`, under the key that is to follow.
         id_key: Sealed,
     },
+    /// A key of the API was made.
+    ApiKeyCreated {
+        /// Its id, which stands in the key's text.
+        key: ApiKeyId,
+        /// What it may do.
+        role: Role,
+        /// The only account it reaches; all of them if absent.
+        account: Option<AccountId>,
+        /// The hash of its secret, which was shown once.
+        hash: SecretHash,
+        /// For people.
+        label: Text,
+        /// Taken no more from then on.
+        expires_at: Option<Timestamp>,
+    },
+    /// A key of the API got another secret.
+    ApiKeyRotated {
+        /// Which.
+        key: ApiKeyId,
+        /// Its account, if it has one.
+        account: Option<AccountId>,
+        /// The hash of the new secret.
+        hash: SecretHash,
+        /// Until when the one before is taken too.
+        older_until: Option<Timestamp>,
+    },
+    /// A key of the API is taken no more.
+    ApiKeyRevoked {
+        /// Which.
+        key: ApiKeyId,
+        /// Its account, if it has one.
+        account: Option<AccountId>,
+    },
+    /// A link to an account's pages was made: good for one session.
+    PortalLinkCreated {
+        /// Its id, which stands in the link's text.
+        link: PortalLinkId,
+        /// Whose pages.
+        account: AccountId,
+        /// What the session may do.
+        role: Role,
+        /// The hash of its secret, which was shown once.
+        hash: SecretHash,
+        /// Of no use from then on.
+        expires_at: Timestamp,
+    },
+    /// A link was exchanged for a session, and is of no more use.
+    PortalLinkUsed {
+        /// Which.
+        link: PortalLinkId,
+        /// Whose pages.
+        account: AccountId,
+    },
+    /// Secrets were shown again. Durable before they are.
+    SecretRevealed {
+        /// Of which account.
+        account: AccountId,
+        /// The endpoint whose signing keys they are; the account's own secret if absent.
+        endpoint: Option<EndpointId>,
+        /// As the asker put it.
+        reason: Text,
+    },
 }
 
 /// Which delivery a fact is of, and where its story goes on.
@@ -508,6 +573,12 @@ impl Fact {
             Fact::OwnerTold { .. } => "OwnerTold",
             Fact::SigningKeysChanged { .. } => "SigningKeysChanged",
             Fact::ResealBegan { .. } => "ResealBegan",
+            Fact::ApiKeyCreated { .. } => "ApiKeyCreated",
+            Fact::ApiKeyRotated { .. } => "ApiKeyRotated",
+            Fact::ApiKeyRevoked { .. } => "ApiKeyRevoked",
+            Fact::PortalLinkCreated { .. } => "PortalLinkCreated",
+            Fact::PortalLinkUsed { .. } => "PortalLinkUsed",
+            Fact::SecretRevealed { .. } => "SecretRevealed",
         }
     }
 }

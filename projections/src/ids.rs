@@ -144,6 +144,14 @@ id!(
     /// One signing key of an endpoint.
     KeyId, "key_", "a signing key"
 );
+id!(
+    /// A key of the API.
+    ApiKeyId, "ak_", "an API key"
+);
+id!(
+    /// A one-time link to an account's pages.
+    PortalLinkId, "pl_", "a portal link"
+);
 
 /// The longest event id, in characters. Rule W1 of Standard Webhooks as we read it: no full stop.
 pub const EVENT_ID_CHARS_MAX: usize = 64;

@@ -8,7 +8,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod access;
 pub mod account;
+pub mod audit;
 pub mod change;
 pub mod counts;
 pub mod course;
@@ -43,6 +45,8 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     identity::fold(tables, entry).map_err(FoldError::Rows)?;
     account::fold(tables, entry).map_err(FoldError::Rows)?;
     change::fold(tables, entry).map_err(FoldError::Rows)?;
+    access::fold(tables, entry).map_err(FoldError::Rows)?;
+    audit::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
@@ -56,10 +60,13 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 15] = [
+pub const TABLES: [(&str, Cadence); 18] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
+    named::<access::ApiKeys>(),
+    named::<access::PortalLinks>(),
+    named::<audit::Audit>(),
     named::<event::Events>(),
     named::<delivery::Deliveries>(),
     named::<delivery::EndpointHistory>(),

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::change::ChangeKey;
 use crate::hour::HourKey;
-use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use crate::ids::{AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq};
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
@@ -116,6 +116,24 @@ impl Key for AccountId {
     }
     fn read(bytes: &[u8]) -> Option<Self> {
         account(bytes).and_then(whole)
+    }
+}
+
+impl Key for ApiKeyId {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.to_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        take::<16>(bytes).and_then(whole).map(|id| ApiKeyId(u128::from_be_bytes(id)))
+    }
+}
+
+impl Key for PortalLinkId {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.to_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        take::<16>(bytes).and_then(whole).map(|id| PortalLinkId(u128::from_be_bytes(id)))
     }
 }
 

@@ -1,16 +1,32 @@
-//! Who may ask: one operator token over TCP, whoever may open the socket's file on the host.
+//! Who asks, and what the answer may touch: a credential is looked up, its role is held against the route's
+//! right, and whoever is bound to an account finds no other.
 //!
-//! Never knows accounts; a token here opens everything.
+//! Over the socket's file nothing is asked: whoever may open it is the host's own operator. Never knows what a
+//! route does.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
+use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Uri};
+use hooklog_projections::access::{ApiKey, Role, SecretHash};
+use hooklog_projections::fact::Actor;
+use hooklog_projections::ids::{AccountId, ApiKeyId};
+use hooklog_projections::time::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use url::form_urlencoded;
 
+use super::accounts::no_account;
+use super::failures::Source;
+use super::fields::{Fields, id};
 use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::routes::{Door, right_of};
+use super::{ApiState, token};
+use crate::views::View;
 
 /// Characters of a token: fewer can be guessed.
 pub const TOKEN_CHARS_MIN: usize = 16;
@@ -27,10 +43,75 @@ pub struct WeakToken;
 /// An address that would be open to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} is not loopback and there is no operator token: anyone who reaches it could read and send everything; \
-     set a token, or listen on 127.0.0.1"
+    "{0} is not loopback and no key would be wanted: anyone who reaches it could read and send everything; \
+     want keys, or listen on 127.0.0.1"
 )]
 pub struct OpenToOthers(pub SocketAddr);
+
+/// What a route wants of whoever asks. Each role has some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    /// Nothing: health, and the exchange of a link.
+    Open,
+    /// To look.
+    Read,
+    /// To send again, hurry, call off, hold and let go.
+    Act,
+    /// To make and change endpoints.
+    Write,
+    /// To see and replace secrets.
+    Secrets,
+    /// To hand events in.
+    Ingest,
+    /// To look over all accounts, and to make links to one.
+    Oversee,
+    /// To make and change accounts and keys, to read the audit, to check the store.
+    Manage,
+}
+
+impl Right {
+    /// Whether a role has it.
+    fn is_of(self, role: Role) -> bool {
+        use Role::{Account, AccountRead, Ingest, Operator, Support};
+        match self {
+            Right::Open => true,
+            Right::Read => matches!(role, Operator | Support | Account | AccountRead),
+            Right::Act => matches!(role, Operator | Support | Account),
+            Right::Write | Right::Secrets => matches!(role, Operator | Account),
+            Right::Ingest => matches!(role, Operator | Ingest),
+            Right::Oversee => matches!(role, Operator | Support),
+            Right::Manage => matches!(role, Operator),
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    /// What it may do; nothing if absent.
+    pub role: Option<Role>,
+    /// The only account it reaches; all of them if absent.
+    pub account: Option<AccountId>,
+    /// As facts name it.
+    pub actor: Actor,
+    /// The key that it brought, if it was one of the store's.
+    pub key: Option<ApiKeyId>,
+}
+
+impl Caller {
+    /// Whoever asks an open route.
+    pub(super) fn nobody() -> Caller {
+        Caller { role: None, account: None, actor: Actor::Api("nobody".into()), key: None }
+    }
+
+    fn operator(actor: Actor) -> Caller {
+        Caller { role: Some(Role::Operator), account: None, actor, key: None }
+    }
+
+    fn may(&self, right: Right) -> bool {
+        self.role.is_some_and(|role| right.is_of(role))
+    }
+}
 
 impl OperatorToken {
     /// The token in a text.
@@ -57,31 +138,185 @@ impl std::fmt::Debug for OperatorToken {
     }
 }
 
-/// Whether a TCP address may be listened on.
+/// Whether a TCP address may be listened on, if it is `open` to whoever has no key.
 ///
 /// # Errors
-/// [`OpenToOthers`] for anything but loopback without a token.
-pub fn may_listen(address: SocketAddr, token: Option<&OperatorToken>) -> Result<(), OpenToOthers> {
-    if token.is_some() || address.ip().to_canonical().is_loopback() {
-        Ok(())
-    } else {
-        Err(OpenToOthers(address))
+/// [`OpenToOthers`] for anything but loopback that is open.
+pub fn may_listen(address: SocketAddr, open: bool) -> Result<(), OpenToOthers> {
+    if !open || address.ip().to_canonical().is_loopback() { Ok(()) } else { Err(OpenToOthers(address)) }
+}
+
+/// Where a connection comes from; set by whoever serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub IpAddr);
+
+/// Lets a request in or refuses it: who asks, and whether the route is for it.
+pub(super) fn admit(api: &ApiState, request: &Request) -> Result<Caller, Problem> {
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let right = path.and_then(|path| right_of(path, request.method()));
+    if right == Some(Right::Open) {
+        return Ok(Caller::nobody());
+    }
+    let caller = known(api, request)?;
+    match (path, right) {
+        (_, Some(right)) if !caller.may(right) => Err(forbidden(&caller)),
+        // Whatever is there but not in the table is for nobody; a method that is not there is told as such.
+        _ => Ok(caller),
     }
 }
 
-/// Whether a request brings the token, if one is needed.
-pub(super) fn authorised(token: Option<&OperatorToken>, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = token else { return Ok(()) };
-    let brought = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let brought = brought.and_then(|value| value.split_once(' '));
-    match brought {
-        Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") && token.is(text.trim()) => Ok(()),
-        Some(_) => Err(Problem::new(Kind::Unauthorized, "the token is not this server's")),
-        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and the operator token")),
+fn forbidden(caller: &Caller) -> Problem {
+    let role = caller.role.map_or("nobody", Role::as_str);
+    Problem::new(Kind::Forbidden, format!("this is not for the role `{role}`; use another key"))
+}
+
+/// Who a request comes from, by its credential.
+fn known(api: &ApiState, request: &Request) -> Result<Caller, Problem> {
+    if api.local {
+        return Ok(Caller::operator(Actor::Cli));
+    }
+    no_token_in(request.uri())?;
+    let headers = request.headers();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let source = Source::of(peer, headers, api.shared.options.trusted_hops);
+    match headers.get(AUTHORIZATION) {
+        Some(value) => bearer(api, value.to_str().unwrap_or_default(), source),
+        None if api.shared.options.open => {
+            changes_from_here(request.method(), headers)?;
+            Ok(Caller::operator(Actor::Api("operator".into())))
+        }
+        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key")),
     }
 }
 
-/// Refuses what a page of another site makes a browser send: there may be no token to tell it by.
+fn bearer(api: &ApiState, value: &str, source: Option<Source>) -> Result<Caller, Problem> {
+    let text = match value.split_once(' ') {
+        Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => text.trim(),
+        _ => "",
+    };
+    if let Some(operator) = &api.shared.options.operator_token {
+        // The one credential that a person chose, so the one that guessing might find.
+        let may_guess = api.failures().may_guess(source, api.monotonic());
+        if may_guess && operator.is(text) {
+            return Ok(Caller::operator(Actor::Api("operator".into())));
+        }
+    }
+    let read = token::read(text);
+    let (id, hash) = match read {
+        Some(token::Token { kind: token::Kind::Key(_), id, hash }) => (ApiKeyId(id), hash),
+        // As long a way as for a key that is there.
+        _ => (ApiKeyId(0), SecretHash([0; 32])),
+    };
+    let now = api.now();
+    let row = api.shared.handle.view().api_key(id)?;
+    match row.as_ref().filter(|row| fits(Some(row), &hash, now)) {
+        Some(row) => {
+            api.used(id, now);
+            Ok(Caller {
+                role: Some(row.role),
+                account: row.account,
+                actor: Actor::Api(id.to_string().into()),
+                key: Some(id),
+            })
+        }
+        None => {
+            let account = row.as_ref().and_then(|row| row.account);
+            let _as_long = row.is_some() || fits(None, &hash, now);
+            Err(api.failures().refuse(source, account, api.monotonic()))
+        }
+    }
+}
+
+/// Whether a secret's hash is one of a key's. Each is compared to its end, and one that fits nothing if there
+/// is none.
+fn fits(row: Option<&ApiKey>, hash: &SecretHash, now: Timestamp) -> bool {
+    let live = row.map(|row| row.live_hashes(now)).unwrap_or_default();
+    let compared = if live.is_empty() { &[SecretHash([0; 32])][..] } else { &live };
+    compared.iter().fold(false, |fits, live| fits | token::same(live, hash)) & !live.is_empty()
+}
+
+/// A credential belongs in a header: an address stands in logs, histories and `Referer`s.
+fn no_token_in(uri: &Uri) -> Result<(), Problem> {
+    let Some(query) = uri.query() else { return Ok(()) };
+    let secret = form_urlencoded::parse(query.as_bytes()).any(|(name, value)| {
+        matches!(&*name, "token" | "access_token" | "api_key" | "authorization")
+            || token::read(&value).is_some()
+    });
+    if !secret {
+        return Ok(());
+    }
+    tracing::error!(
+        path = uri.path(),
+        "a credential came in an address: replace it, logs may have it by now"
+    );
+    let detail = "a credential stands in the address; send `Authorization: Bearer`, and replace this one";
+    Err(Problem::new(Kind::BadQuery, detail))
+}
+
+/// The state that a route works with: the server's, and who asks.
+impl FromRequestParts<Door> for ApiState {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, door: &Door) -> Result<ApiState, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
+        Ok(ApiState { caller, ..door.0.clone() })
+    }
+}
+
+impl ApiState {
+    /// The account that is named, if the caller reaches it. Another one is not there, whether or not it is.
+    pub(super) fn reach(&self, account: AccountId) -> Result<AccountId, Problem> {
+        match self.caller.account {
+            Some(own) if own != account => Err(no_account()),
+            _ => Ok(account),
+        }
+    }
+
+    /// The account that a request is about: the caller's own, else the one that it names, if it names one.
+    pub(super) fn scope(&self, named: Option<AccountId>) -> Result<Option<AccountId>, Problem> {
+        Ok(named.map(|named| self.reach(named)).transpose()?.or(self.caller.account))
+    }
+
+    /// The account of a list, by the parameter `account_id` or the credential.
+    pub(super) fn account_param(&self, params: &mut Params) -> Result<AccountId, Problem> {
+        let named = params.one("account_id")?;
+        let named = named.map(|named| named.parse().map_err(|_| no_account())).transpose()?;
+        self.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))
+    }
+
+    /// The account of something that is made, by the member `account_id` or the credential. `None`: what is
+    /// wrong is noted in `fields`.
+    pub(super) fn account_member(&self, fields: &mut Fields<'_>) -> Result<Option<AccountId>, Problem> {
+        if self.caller.account.is_some() {
+            let named = fields.optional("account_id", id::<AccountId>);
+            return self.scope(named);
+        }
+        Ok(fields.required("account_id", id::<AccountId>))
+    }
+
+    /// Whether the caller's credential holds still: what lasts longer than a request asks again.
+    pub(super) fn still_let_in(&self, view: &View<'_>) -> Result<bool, Problem> {
+        let Some(key) = self.caller.key else { return Ok(true) };
+        let live = view.api_key(key)?.is_some_and(|row| !row.live_hashes(self.now()).is_empty());
+        Ok(live)
+    }
+
+    /// Whether the caller is a customer: log positions and addresses are not for it.
+    pub(super) fn is_customer(&self) -> bool {
+        self.caller.account.is_some()
+    }
+}
+
+fn changes_from_here(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    if is_read(method) { Ok(()) } else { same_origin(headers) }
+}
+
+/// Whether a method changes nothing.
+pub(super) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Refuses what a page of another site makes a browser send, where no credential tells it apart.
 pub(super) fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(ORIGIN).and_then(|value| value.to_str().ok()) else { return Ok(()) };
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -89,7 +324,11 @@ pub(super) fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
     if !host.is_empty() && from.eq_ignore_ascii_case(host) {
         return Ok(());
     }
-    Err(Problem::new(Kind::CrossOrigin, "the request comes from a page of another site"))
+    Err(cross_origin())
+}
+
+pub(super) fn cross_origin() -> Problem {
+    Problem::new(Kind::CrossOrigin, "the request comes from a page of another site")
 }
 
 /// Refuses what a delivery brings in as an event (every delivery names its sender in a header that no endpoint
@@ -108,8 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_is_open_without_a_token() {
-        let token = OperatorToken::new("0123456789abcdef").expect("a token");
+    fn only_loopback_is_open_without_a_key() {
         for (address, open) in [
             ("127.0.0.1:8080", true),
             ("[::1]:8080", true),
@@ -119,8 +357,8 @@ mod tests {
             ("10.0.0.1:8080", false),
         ] {
             let address = address.parse().expect("an address");
-            assert_eq!(may_listen(address, None).is_ok(), open, "{address}");
-            assert_eq!(may_listen(address, Some(&token)), Ok(()), "{address}");
+            assert_eq!(may_listen(address, true).is_ok(), open, "{address}");
+            assert_eq!(may_listen(address, false), Ok(()), "{address}");
         }
     }
 

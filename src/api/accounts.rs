@@ -1,7 +1,7 @@
 //! `/v1/accounts`: made, listed, shown and changed. Never knows what an account's deliveries are.
 
 use axum::body::Bytes;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Account;
@@ -68,7 +68,7 @@ impl Form {
     }
 }
 
-pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
     let form = Form::of(&mut fields);
@@ -99,14 +99,20 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     Ok((location, json(StatusCode::CREATED, &out)?).into_response())
 }
 
-pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     const LIST: &str = "accounts";
     let mut params = Params::of(request.uri());
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
     let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(AccountId);
-    let mut rows = api.read(move |_, view| Ok(view.accounts(after, limit + 1)?)).await?;
+    let mut rows = api
+        .read(move |api, view| match api.caller.account {
+            Some(own) if after.is_none() => Ok(vec![(own, known(view, own)?)]),
+            Some(_) => Ok(Vec::new()),
+            None => Ok(view.accounts(after, limit + 1)?),
+        })
+        .await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
@@ -125,8 +131,8 @@ pub(super) fn page<T: serde::Serialize>(request: &Request, page: PageOut<T>) -> 
     })
 }
 
-pub(super) async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let id = account_id(&id)?;
+pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = account_id(&api, &id)?;
     let out = api
         .read(move |_, view| {
             let mut out = wire::account(id, &known(view, id)?);
@@ -138,12 +144,12 @@ pub(super) async fn show(State(api): State<ApiState>, Path(id): Path<String>) ->
 }
 
 pub(super) async fn change(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
-    let id = account_id(&id)?;
+    let id = account_id(&api, &id)?;
     let form = read_change(&body)?;
     let _alone = api.shared.changing.lock().await;
     let before = api.read(move |_, view| known(view, id)).await?;
@@ -170,9 +176,9 @@ fn read_change(body: &Bytes) -> Result<Form, Problem> {
     Ok(form)
 }
 
-/// The id in a path or a query; one that is none names nothing.
-pub(super) fn account_id(text: &str) -> Result<AccountId, Problem> {
-    text.parse().map_err(|_| no_account())
+/// The id in a path or a query, if the caller reaches it; one that is none names nothing.
+pub(super) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Problem> {
+    api.reach(text.parse().map_err(|_| no_account())?)
 }
 
 /// An account that must be there.

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use crate::log::BodySlot;
 use crate::views::View;
 
-/// An attempt as it goes out. Addresses are for operators, who alone have this API.
+/// An attempt as it goes out. Addresses are for those who may see the operator's network.
 #[derive(Serialize)]
 pub struct AttemptOut {
     number: u32,
@@ -53,6 +53,14 @@ pub struct AttemptOut {
     resent: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<TimingsOut>,
+}
+
+impl AttemptOut {
+    /// Leaves out what only an operator's network knows.
+    pub fn hide_addresses(&mut self) {
+        self.address = None;
+        self.tried_in_vain.clear();
+    }
 }
 
 /// Where an attempt's time went; what did not take place is left out.

@@ -1,7 +1,7 @@
 //! `/v1/deliveries`: listed with filters, shown with their attempts, replayed, hurried and called off. Never
 //! knows how one is sent.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey};
@@ -10,7 +10,7 @@ use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::accounts::page;
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
@@ -25,16 +25,14 @@ use crate::views::query::Filter;
 
 const WISH_BYTES_MAX: usize = 32 * 1024;
 
-pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?;
+    let account = api.account_param(&mut params)?;
     let filter = filter(&mut params)?;
     let include = include(&mut params)?;
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
-    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
-    let account = account_id(&account)?;
     // Filters of equal effect are the same list.
     let list = format!("deliveries {account} {filter:?}");
     let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
@@ -91,11 +89,11 @@ fn include(params: &mut Params) -> Result<Include, Problem> {
 }
 
 pub(super) async fn show(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (account, at) = account_and_moment(request.uri())?;
+    let (account, at) = account_and_moment(&api, request.uri())?;
     let out = api.read(move |api, view| explained(api, view, &id, account, at)).await?;
     json(StatusCode::OK, &out)
 }
@@ -119,23 +117,27 @@ fn explained(
 }
 
 pub(super) async fn attempts(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (account, at) = account_and_moment(request.uri())?;
+    let (account, at) = account_and_moment(&api, request.uri())?;
     let data = api
         .read(move |api, view| {
             let (key, row) = find(view, &id, account)?;
             let then = sight_at(api, view, key.account, at)?.row(&row)?;
-            attempts::of(view, &then.map_or(Ok(Vec::new()), |row| view.story(&row))?)
+            let mut attempts = attempts::of(view, &then.map_or(Ok(Vec::new()), |row| view.story(&row))?)?;
+            if api.is_customer() {
+                attempts.iter_mut().for_each(attempts::AttemptOut::hide_addresses);
+            }
+            Ok(attempts)
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))
 }
 
 pub(super) async fn replay(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -147,7 +149,7 @@ pub(super) async fn replay(
 }
 
 pub(super) async fn retry_now(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -158,7 +160,7 @@ pub(super) async fn retry_now(
 }
 
 pub(super) async fn cancel(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -173,7 +175,7 @@ pub(super) async fn cancel(
 }
 
 async fn named(api: &ApiState, id: String, uri: &Uri) -> Result<DeliveryKey, Problem> {
-    let account = account_of(uri)?;
+    let account = account_of(api, uri)?;
     api.read(move |_, view| find(view, &id, account).map(|(key, _)| key)).await
 }
 
@@ -185,7 +187,10 @@ pub(super) fn find(
 ) -> Result<(DeliveryKey, Delivery), Problem> {
     let none = || Problem::new(Kind::NotFound, "there is no such delivery");
     let id: DeliveryId = id.parse().map_err(|_| none())?;
-    let key = view.delivery_named(id)?.filter(|key| account.is_none_or(|account| account == key.account));
+    let key = match account {
+        Some(account) => view.delivery_in(account, id)?,
+        None => view.delivery_named(id)?,
+    };
     let key = key.ok_or_else(none)?;
     Ok((key, view.delivery(key)?.ok_or_else(none)?))
 }

@@ -1,6 +1,6 @@
 //! `/v1/endpoints`: made, listed, shown, changed, held and let go. Never knows what was sent to one.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -13,9 +13,10 @@ use serde_json::value::RawValue;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::accounts::{SETTINGS_BYTES_MAX, account_id, known, page};
+use super::accounts::{SETTINGS_BYTES_MAX, known, page};
 use super::envelope::event_type;
-use super::fields::{Bad, Fields, bad, id, number, parse, text, word};
+use super::events::account_of;
+use super::fields::{Bad, Fields, bad, number, parse, text, word};
 use super::policies::{response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -129,10 +130,10 @@ impl Form {
     }
 }
 
-pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
-    let account = fields.required("account_id", id::<AccountId>);
+    let account = api.account_member(&mut fields)?;
     let form = Form::of(&mut fields, &api);
     let brought = fields.optional("signing_secret", secrets::signing_secret);
     if fields.raw("url").is_none_or(|url| url.get() == "null") {
@@ -166,14 +167,12 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     Ok((location, answer(&api, key, StatusCode::CREATED, Some(secret)).await?).into_response())
 }
 
-pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?;
+    let account = api.account_param(&mut params)?;
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
-    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
-    let account = account_id(&account)?;
     let list = format!("endpoints {account}");
     let after = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
     let mut rows = api
@@ -192,7 +191,7 @@ pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Resul
 }
 
 pub(super) async fn show(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -201,7 +200,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn change(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -242,7 +241,7 @@ pub(super) async fn change(
 }
 
 pub(super) async fn pause(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -256,7 +255,7 @@ pub(super) async fn pause(
 }
 
 pub(super) async fn resume(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -269,22 +268,34 @@ pub(super) async fn resume(
 
 /// The endpoint that a path names, within the account that the query names, if it does.
 pub(super) async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<EndpointKey, Problem> {
-    let mut params = Params::of(uri);
-    let account = params.one("account_id")?;
-    params.finish()?;
+    let account = account_of(api, uri)?;
+    find_in(api, id, account).await
+}
+
+/// The endpoint that a path names, within an account, if one is named.
+pub(super) async fn find_in(
+    api: &ApiState,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<EndpointKey, Problem> {
     let id: EndpointId = id.parse().map_err(|_| no_endpoint())?;
-    let account = account.map(|account| account_id(&account)).transpose()?;
-    api.read(move |_, view| {
-        let found = match account {
-            Some(account) => {
-                let key = EndpointKey { account, endpoint: id };
-                view.endpoint(key)?.map(|_| key)
-            }
-            None => view.find_endpoint(id)?.map(|(key, _)| key),
-        };
-        found.ok_or_else(no_endpoint)
-    })
-    .await
+    api.read(move |_, view| lookup(view, id, account).map(|(key, _)| key)).await
+}
+
+/// The endpoint of an id, within the account that is named, if one is.
+pub(super) fn lookup(
+    view: &View<'_>,
+    id: EndpointId,
+    account: Option<AccountId>,
+) -> Result<(EndpointKey, Endpoint), Problem> {
+    let found = match account {
+        Some(account) => {
+            let key = EndpointKey { account, endpoint: id };
+            view.endpoint(key)?.map(|row| (key, row))
+        }
+        None => view.find_endpoint(id)?,
+    };
+    found.ok_or_else(no_endpoint)
 }
 
 async fn answer(

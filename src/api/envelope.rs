@@ -40,7 +40,7 @@ pub(super) struct About {
 /// Reads one event.
 pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Problem> {
     let now = api.now();
-    let account = fields.required("account_id", id::<AccountId>);
+    let account = api.account_member(&mut fields)?;
     let event = fields.optional("id", id::<EventId>);
     let event_type = fields.required("type", |value| {
         let text: String = parse(value, "a text")?;

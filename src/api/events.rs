@@ -1,7 +1,7 @@
 //! `/v1/events`: taken in one by one, in batches and raw; shown, replayed. Never knows who receives one.
 
 use axum::body::Bytes;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Path, Request};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -50,7 +50,7 @@ struct AcceptedOut {
     explanation: Option<Explanation>,
 }
 
-pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let body = json_body(request, api.event_bytes_max()).await?;
     let enqueue = envelope::read(&api, Fields::read(&body)?)?;
@@ -58,15 +58,14 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
     respond(status, &out)
 }
 
-pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn raw(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let mut params = Params::of(request.uri());
-    let account = params.read("account_id")?;
+    let account = api.account_param(&mut params)?;
     let event_type = params.one("type")?;
     let event = params.read_as_given("id")?;
     let endpoint = params.read_as_given("endpoint_id")?;
     params.finish()?;
-    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
     let event_type = event_type.ok_or_else(|| Problem::query("type", "name the event's type"))?;
     envelope::event_type(&event_type).map_err(|wrong| Problem::query("type", wrong.detail))?;
     let content_type = content_type(request.headers())?;
@@ -79,7 +78,7 @@ pub(super) async fn raw(State(api): State<ApiState>, request: Request) -> Result
 
 /// Every event is asked for by itself; the engine commits them together.
 pub(super) async fn batch(
-    State(api): State<ApiState>,
+    api: ApiState,
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -177,11 +176,11 @@ fn references(
 }
 
 pub(super) async fn show(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (account, at) = account_and_moment(request.uri())?;
+    let (account, at) = account_and_moment(&api, request.uri())?;
     let out = api
         .read(move |api, view| {
             let (account, id, row) = find(view, &id, account)?;
@@ -192,11 +191,11 @@ pub(super) async fn show(
 }
 
 pub(super) async fn payload(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let account = account_of(&api, request.uri())?;
     let (id, bytes) = api
         .read(move |_, view| {
             let (_, id, row) = find(view, &id, account)?;
@@ -214,11 +213,11 @@ pub(super) async fn payload(
 }
 
 pub(super) async fn timeline(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let account = account_of(&api, request.uri())?;
     let data = api
         .read(move |api, view| {
             let (account, _, row) = find(view, &id, account)?;
@@ -229,18 +228,20 @@ pub(super) async fn timeline(
                 entries.extend(story.map(|entry| (entry, Some(id))));
             }
             entries.sort_by_key(|(entry, _)| entry.seq);
-            Ok(entries.iter().map(|(entry, id)| timeline_entry(entry, *id)).collect::<Vec<_>>())
+            let sees_all = !api.is_customer();
+            let shown = entries.iter().map(|(entry, id)| timeline_entry(entry, *id, sees_all));
+            Ok(shown.collect::<Vec<_>>())
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))
 }
 
 pub(super) async fn replay(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let account = account_of(request.uri())?;
+    let account = account_of(&api, request.uri())?;
     let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
     let wish = Wish::read(&body)?;
     let (account, event) =
@@ -314,19 +315,22 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Respons
 }
 
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
-pub(super) fn account_of(uri: &Uri) -> Result<Option<AccountId>, Problem> {
+pub(super) fn account_of(api: &ApiState, uri: &Uri) -> Result<Option<AccountId>, Problem> {
     let mut params = Params::of(uri);
     let account = params.one("account_id")?;
     params.finish()?;
-    account.map(|account| account_id(&account)).transpose()
+    api.scope(account.map(|account| account_id(api, &account)).transpose()?)
 }
 
 /// The parameters `account_id` and `at`: what a question about one event or delivery takes.
-pub(super) fn account_and_moment(uri: &Uri) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
+pub(super) fn account_and_moment(
+    api: &ApiState,
+    uri: &Uri,
+) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
     let mut params = Params::of(uri);
     let (account, at) = (params.one("account_id")?, params.moment("at")?);
     params.finish()?;
-    Ok((account.map(|account| account_id(&account)).transpose()?, at))
+    Ok((api.scope(account.map(|account| account_id(api, &account)).transpose()?)?, at))
 }
 
 /// The event of an id: in the account that was named, else in the only one that has it.

@@ -1,19 +1,19 @@
 //! `/v1/explain/{id}`: the answer page of any id, as JSON. The sentences are `crate::explain`'s.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::account::Hold;
-use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId, EndpointKey};
+use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId};
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
 use super::events::{account_and_moment, sight_at};
 use super::policies::moment_text;
-use super::problem::{Kind, Problem};
+use super::problem::Problem;
 use super::rim::json;
 use super::wire::{DeliveryOut, Include};
-use super::{ApiState, accounts, deliveries, events};
+use super::{ApiState, accounts, deliveries, endpoints, events};
 use crate::explain::{Explanation, moment_near};
 use crate::views::View;
 
@@ -30,11 +30,11 @@ struct ExplainOut {
 }
 
 pub(super) async fn explain(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (account, at) = account_and_moment(request.uri())?;
+    let (account, at) = account_and_moment(&api, request.uri())?;
     let out = api
         .read(move |api, view| {
             let mut out = if id.parse::<DeliveryId>().is_ok() {
@@ -104,7 +104,7 @@ fn of_now(
     match id.parse::<EndpointId>() {
         Ok(endpoint) => of_endpoint(api, view, id, endpoint, account),
         Err(_) => {
-            let account = accounts::account_id(&id)?;
+            let account = accounts::account_id(api, &id)?;
             of_account(view, id, account)
         }
     }
@@ -138,10 +138,7 @@ fn of_endpoint(
     endpoint: EndpointId,
     account: Option<AccountId>,
 ) -> Result<ExplainOut, Problem> {
-    let found = view.find_endpoint(endpoint)?;
-    let found = found.filter(|(key, _)| account.is_none_or(|account| account == key.account));
-    let none = || Problem::new(Kind::NotFound, "there is no such endpoint");
-    let (key, row): (EndpointKey, _) = found.ok_or_else(none)?;
+    let (key, row) = endpoints::lookup(view, endpoint, account)?;
     let (lane, now) = (view.lane(key)?, api.now());
     let url = url::Url::parse(&row.settings.url).ok();
     let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("The endpoint").to_owned();

@@ -1,6 +1,5 @@
 //! `/healthz`, `/readyz`, `/v1/status`: whether the process lives, whether it takes events, how much there is.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::fact::Fact;
@@ -16,7 +15,7 @@ pub(super) async fn alive() -> Result<Response, Problem> {
     json(StatusCode::OK, &object!({ "status": "ok" }))
 }
 
-pub(super) async fn ready(State(api): State<ApiState>) -> Result<Response, Problem> {
+pub(super) async fn ready(api: ApiState) -> Result<Response, Problem> {
     let trouble = api.shared.handle.health().trouble(api.shared.clock.monotonic());
     let (status, word) = match trouble {
         None => (StatusCode::OK, "ready"),
@@ -26,7 +25,7 @@ pub(super) async fn ready(State(api): State<ApiState>) -> Result<Response, Probl
     json(status, &object!({ "status": word, "checks": { "engine": engine } }))
 }
 
-pub(super) async fn status(State(api): State<ApiState>) -> Result<Response, Problem> {
+pub(super) async fn status(api: ApiState) -> Result<Response, Problem> {
     let out = api
         .read(|api, view| {
             let counts = view.counts(None)?;

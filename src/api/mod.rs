@@ -5,30 +5,38 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `stream`, `store`, `health` | the routes of each noun |
+//! | `routes` | the one table of routes and of the rights they want |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
+//! | [`access`], `token`, `failures`, `limits` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
-//! | `rim`, [`access`], [`serve`] | what every request passes |
+//! | `rim`, [`serve`] | what every request passes |
 
 pub mod access;
 mod accounts;
 mod attempts;
+mod audit;
 mod cursor;
 mod deliveries;
 mod endpoints;
 mod envelope;
 mod events;
 mod explain;
+mod failures;
 mod fields;
 mod health;
+mod keys;
+mod limits;
 mod policies;
 pub mod problem;
 mod query;
 mod rim;
+mod routes;
 mod secrets;
 pub mod serve;
 mod store;
 mod stream;
+mod token;
 mod wire;
 
 use std::sync::Arc;
@@ -38,14 +46,17 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
 use hooklog_projections::fact::Actor;
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 use tokio::sync::Mutex;
+use zeroize::Zeroizing;
 
+use access::Caller;
 pub use access::OperatorToken;
 use cursor::Cursors;
+use failures::Failures;
 use problem::{Kind, Problem};
+pub use routes::listed as routes;
 pub use stream::SUBSCRIBERS_MAX;
 use stream::Streams;
 
@@ -68,15 +79,25 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ApiOptions {
     /// Bytes of an event's data.
     pub data_bytes_max: usize,
-    /// Wanted over TCP, if set.
+    /// A text of the operator's choice that is taken as an operator's key.
     pub operator_token: Option<OperatorToken>,
+    /// Whoever comes without a credential is the operator: for loopback only, and never by itself.
+    pub open: bool,
+    /// Proxies before this server that are trusted to say whom a request comes from.
+    pub trusted_hops: usize,
     /// The engine's own, so that "try 3 of 6" counts as it does.
     pub policy: ServerPolicy,
 }
 
 impl Default for ApiOptions {
     fn default() -> ApiOptions {
-        ApiOptions { data_bytes_max: DATA_BYTES_MAX, operator_token: None, policy: ServerPolicy::default() }
+        ApiOptions {
+            data_bytes_max: DATA_BYTES_MAX,
+            operator_token: None,
+            open: false,
+            trusted_hops: 0,
+            policy: ServerPolicy::default(),
+        }
     }
 }
 
@@ -84,8 +105,10 @@ impl Default for ApiOptions {
 #[derive(Clone)]
 pub struct ApiState {
     shared: Arc<Shared>,
-    /// Over the socket's file: no token, and the actor is the command line.
+    /// Over the socket's file: no credential, and the actor is the command line.
     local: bool,
+    /// Who asks; nobody outside of a request.
+    caller: Caller,
 }
 
 struct Shared {
@@ -96,6 +119,8 @@ struct Shared {
     options: ApiOptions,
     cursors: Cursors,
     streams: Streams,
+    failures: Failures,
+    last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
 }
@@ -110,18 +135,45 @@ impl ApiState {
         options: ApiOptions,
     ) -> ApiState {
         let cursors = Cursors::new(&master);
-        let (streams, changing) = (Streams::default(), Mutex::default());
-        let shared = Shared { handle, master, clock, guard, options, cursors, streams, changing };
-        ApiState { shared: Arc::new(shared), local: false }
+        let shared = Shared {
+            handle,
+            master,
+            clock,
+            guard,
+            options,
+            cursors,
+            streams: Streams::default(),
+            failures: Failures::new(),
+            last_used: Default::default(),
+            changing: Mutex::default(),
+        };
+        ApiState { shared: Arc::new(shared), local: false, caller: Caller::nobody() }
     }
 
-    /// The same for whoever may open a file on the host: no token is wanted.
+    /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if
+    /// there is a key, a token of the operator's choice, or no credential is wanted.
+    ///
+    /// # Errors
+    /// A store that cannot be read or written.
+    pub async fn first_operator_key(&self) -> Result<Option<Zeroizing<String>>, Problem> {
+        let options = &self.shared.options;
+        if options.open || options.operator_token.is_some() {
+            return Ok(None);
+        }
+        keys::first(self).await
+    }
+
+    /// The same for whoever may open a file on the host: no credential is wanted.
     pub fn local(&self) -> ApiState {
-        ApiState { shared: self.shared.clone(), local: true }
+        ApiState { local: true, ..self.clone() }
     }
 
-    fn token(&self) -> Option<&OperatorToken> {
-        self.shared.options.operator_token.as_ref().filter(|_| !self.local)
+    fn failures(&self) -> &Failures {
+        &self.shared.failures
+    }
+
+    fn monotonic(&self) -> Millis {
+        self.shared.clock.monotonic()
     }
 
     fn now(&self) -> Timestamp {
@@ -129,7 +181,7 @@ impl ApiState {
     }
 
     fn actor(&self) -> Actor {
-        if self.local { Actor::Cli } else { Actor::Api("operator".into()) }
+        self.caller.actor.clone()
     }
 
     fn event_bytes_max(&self) -> usize {
@@ -165,47 +217,13 @@ impl ApiState {
 
 /// Every route. Serve it with [`serve::serve`], or call it directly.
 pub fn router(state: ApiState) -> Router {
-    let routes = Router::new()
-        .route("/v1/accounts", post(accounts::create).get(accounts::list))
-        .route("/v1/accounts/{id}", get(accounts::show).patch(accounts::change))
-        .route("/v1/accounts/{id}/secret", get(secrets::reveal_account))
-        .route("/v1/accounts/{id}/secret/rotate", post(secrets::rotate_account))
-        .route("/v1/endpoints", post(endpoints::create).get(endpoints::list))
-        .route("/v1/endpoints/{id}", get(endpoints::show).patch(endpoints::change))
-        .route("/v1/endpoints/{id}/pause", post(endpoints::pause))
-        .route("/v1/endpoints/{id}/resume", post(endpoints::resume))
-        .route("/v1/endpoints/{id}/secret", get(secrets::reveal))
-        .route("/v1/endpoints/{id}/secret/rotate", post(secrets::rotate))
-        .route("/v1/endpoints/{id}/secret/retire", post(secrets::retire))
-        .route("/v1/events", post(events::create))
-        .route("/v1/events/batch", post(events::batch))
-        .route("/v1/events/raw", post(events::raw))
-        .route("/internal/webhooks/dispatch", post(events::create))
-        .route("/v1/events/{id}", get(events::show))
-        .route("/v1/events/{id}/payload", get(events::payload))
-        .route("/v1/events/{id}/timeline", get(events::timeline))
-        .route("/v1/events/{id}/replay", post(events::replay))
-        .route("/events/{id}/replay", post(events::replay))
-        .route("/v1/deliveries", get(deliveries::list))
-        .route("/v1/deliveries/{id}", get(deliveries::show))
-        .route("/v1/deliveries/{id}/attempts", get(deliveries::attempts))
-        .route("/v1/deliveries/{id}/replay", post(deliveries::replay))
-        .route("/v1/deliveries/{id}/retry-now", post(deliveries::retry_now))
-        .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
-        .route("/v1/explain/{id}", get(explain::explain))
-        .route("/v1/stream", get(stream::stream))
-        .route("/v1/status", get(health::status))
-        .route("/v1/store/verify", post(store::verify))
-        .route("/v1/store/rebuild", post(store::rebuild))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready));
-    routes
+    routes::router()
         .fallback(|| async { Problem::of_status(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { Problem::of_status(StatusCode::METHOD_NOT_ALLOWED) })
         // Each route has its own limit, in `rim`.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(state.clone(), rim::rim))
-        .with_state(state)
+        .with_state(routes::Door(state))
 }
 
 fn unexpected(answer: Answer) -> Problem {

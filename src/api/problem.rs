@@ -56,7 +56,9 @@ catalogue! {
     /// The request breaks HTTP or never came whole.
     BadRequest = BAD_REQUEST, "bad-request", "The request could not be read";
     /// No token, or a wrong one.
-    Unauthorized = UNAUTHORIZED, "unauthorized", "A token is needed";
+    Unauthorized = UNAUTHORIZED, "unauthorized", "A credential is needed";
+    /// The credential may not do this.
+    Forbidden = FORBIDDEN, "forbidden", "The credential may not do this";
     /// A page of another site sent it.
     CrossOrigin = FORBIDDEN, "cross-origin", "Other sites may not send this";
     /// A delivery of this or another Hooklog sent it.
@@ -97,6 +99,8 @@ catalogue! {
     NotUtf8 = UNPROCESSABLE_ENTITY, "not-utf8", "The body is not UTF-8";
     /// Delivered events are only sent again on purpose.
     ConfirmNeeded = UNPROCESSABLE_ENTITY, "confirm-needed", "This needs a confirmation";
+    /// A quota is used up, or too many wrong credentials came from there.
+    TooMany = TOO_MANY_REQUESTS, "too-many-requests", "Too many requests";
     /// Something broke in here.
     Internal = INTERNAL_SERVER_ERROR, "internal", "Something broke in the server";
     /// As many listen to the stream as may.
@@ -131,6 +135,8 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
     /// The accounts that a bare event id could mean.
     pub candidates: Vec<AccountId>,
+    /// Seconds after which it is worth another try, where that is known exactly.
+    pub retry_after: Option<u64>,
 }
 
 /// As sent.
@@ -154,7 +160,7 @@ const RETRY_SECONDS: &str = "5";
 impl Problem {
     /// A refusal of a kind.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
-        Problem { kind, detail: detail.into(), errors: Vec::new(), candidates: Vec::new() }
+        Problem { kind, detail: detail.into(), errors: Vec::new(), candidates: Vec::new(), retry_after: None }
     }
 
     /// Members that do not fit.
@@ -215,6 +221,9 @@ impl Problem {
         let mut response = (self.kind.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
         match self.kind {
             Kind::Unauthorized => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hooklog\""));
@@ -253,7 +262,10 @@ impl From<Rejection> for Problem {
             | Rejection::UnknownEndpoint
             | Rejection::UnknownEvent
             | Rejection::UnknownDelivery
-            | Rejection::UnknownKey => Kind::NotFound,
+            | Rejection::UnknownKey
+            | Rejection::UnknownApiKey => Kind::NotFound,
+            Rejection::LinkSpent => Kind::Unauthorized,
+            Rejection::KeyRevoked => Kind::AlreadySo,
             Rejection::AccountExists => Kind::Exists,
             Rejection::EventIdReused => Kind::EventIdReused,
             Rejection::FanOutTooWide { .. } => Kind::FanOut,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt};
@@ -34,16 +34,15 @@ pub(super) struct RequestId(pub String);
 pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
     let id = RequestId(request_id(request.headers(), &api));
     request.extensions_mut().insert(id.clone());
-    let path_is_open = matches!(request.uri().path(), "/healthz" | "/readyz");
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let admitted = access::authorised(api.token(), request.headers())
-        .and_then(|()| if is_read { Ok(()) } else { access::same_origin(request.headers()) });
-    let response = match admitted {
-        Err(problem) if !path_is_open => problem.into_response(),
-        _ => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(request = %id.0, "a handler panicked");
-            Problem::of_status(StatusCode::INTERNAL_SERVER_ERROR).into_response()
-        }),
+    let response = match access::admit(&api, &request) {
+        Err(problem) => problem.into_response(),
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(request = %id.0, "a handler panicked");
+                Problem::of_status(StatusCode::INTERNAL_SERVER_ERROR).into_response()
+            })
+        }
     };
     let mut response = shaped(response, &id.0);
     let headers = response.headers_mut();

@@ -1,29 +1,31 @@
 //! `/v1/endpoints/{id}/secret` and `/v1/accounts/{id}/secret`: secrets brought or drawn, rotated, retired and
 //! shown. The one file of the API that opens what is sealed.
 //!
-//! A secret stands in the answer that makes it, and after that only in a reveal, which is logged without it.
+//! A secret stands in the answer that makes it, and after that only in a reveal, which is on the log before.
 
-use axum::extract::{Extension, Path, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Path, Request};
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use hooklog_projections::account::Endpoint;
 use hooklog_projections::fact::{Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
+use hooklog_projections::policy::Text;
 use hooklog_projections::time::Millis;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::accounts::{SETTINGS_BYTES_MAX, account_id, known};
-use super::endpoints::{find, here};
+use super::endpoints::{REASON_CHARS_MAX, find, find_in, here};
 use super::fields::{Bad, Fields, bad, id, number, parse, text};
 use super::policies::moment_text;
 use super::problem::Problem;
-use super::rim::{RequestId, json, json_body, json_body_or_none};
+use super::query::Params;
+use super::rim::{json, json_body, json_body_or_none};
 use super::{ApiState, unexpected};
 use crate::clock::{Chance, SystemChance};
 use crate::delivery::Key;
-use crate::engine::{Answer, Command};
+use crate::engine::{AccessCommand, Answer, Command};
 use crate::ids::drawn;
 use crate::secrets::Purpose;
 
@@ -60,7 +62,7 @@ struct TextOut {
 }
 
 pub(super) async fn rotate(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -88,7 +90,7 @@ pub(super) async fn rotate(
 }
 
 pub(super) async fn retire(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -103,32 +105,30 @@ pub(super) async fn retire(
 }
 
 pub(super) async fn reveal(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
-    Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let key = find(&api, &id, request.uri()).await?;
+    let (account, reason) = why(&api, request.uri())?;
+    let key = find_in(&api, &id, account).await?;
     let row = api.read(move |_, view| here(view, key)).await?;
+    let endpoint = Some(key.endpoint);
+    api.administer(AccessCommand::Reveal { account: key.account, endpoint, reason }).await?;
     let keys = opened(&api, key, &row)?.into_iter().map(|(signing, secret)| KeyOut {
         id: signing.id,
         secret: Some(secret.reveal().to_string()),
         expires_at: signing.expires_at.map(moment_text),
     });
     let out = KeysOut { endpoint_id: key.endpoint, signing_secret: None, keys: keys.collect() };
-    tracing::info!(
-        endpoint = %key.endpoint, actor = ?api.actor(), request = %request_id.0,
-        "the signing secrets of an endpoint were revealed"
-    );
     json(StatusCode::OK, &out)
 }
 
 pub(super) async fn rotate_account(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let id = account_id(&id)?;
+    let id = account_id(&api, &id)?;
     let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("secret", account_secret);
@@ -148,17 +148,30 @@ pub(super) async fn rotate_account(
 }
 
 pub(super) async fn reveal_account(
-    State(api): State<ApiState>,
+    api: ApiState,
     Path(id): Path<String>,
-    Extension(request_id): Extension<RequestId>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let id = account_id(&id)?;
+    let id = account_id(&api, &id)?;
+    let (_, reason) = why(&api, request.uri())?;
     let row = api.read(move |_, view| known(view, id)).await?;
+    api.administer(AccessCommand::Reveal { account: id, endpoint: None, reason }).await?;
     let secret = open_text(&api, id, &row.secret)?;
-    tracing::info!(
-        account = %id, actor = ?api.actor(), request = %request_id.0, "the secret of an account was revealed"
-    );
     json(StatusCode::OK, &TextOut { account_id: id, secret: secret.to_string() })
+}
+
+/// What a reveal is asked with: whose, and why.
+fn why(api: &ApiState, uri: &Uri) -> Result<(Option<AccountId>, Text), Problem> {
+    let mut params = Params::of(uri);
+    let account = params.one("account_id")?.map(|account| account_id(api, &account)).transpose()?;
+    let reason = params.one("reason")?.unwrap_or_default();
+    params.finish()?;
+    let too_long = reason.chars().count() > REASON_CHARS_MAX || reason.chars().any(char::is_control);
+    if too_long {
+        let detail = format!("at most {REASON_CHARS_MAX} characters, none of them a control character");
+        return Err(Problem::query("reason", detail));
+    }
+    Ok((api.scope(account)?, reason.into()))
 }
 
 /// A signing key that a caller brings: rule W5.

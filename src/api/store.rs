@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -18,7 +17,7 @@ use super::ApiState;
 /// Lines that may wait for a slow reader; the work waits with it.
 const LINES_MAX: usize = 64;
 
-pub(super) async fn verify(State(api): State<ApiState>) -> Response {
+pub(super) async fn verify(api: ApiState) -> Response {
     lines(move |say| {
         let progress = &mut |stage: &'static str, done: u64, of: u64| {
             say(object!({ "stage": stage, "done": done, "of": of }));
@@ -33,7 +32,7 @@ pub(super) async fn verify(State(api): State<ApiState>) -> Response {
     })
 }
 
-pub(super) async fn rebuild(State(api): State<ApiState>) -> Response {
+pub(super) async fn rebuild(api: ApiState) -> Response {
     lines(move |say| {
         let progress = &mut |upto: hooklog_projections::ids::Seq, of: hooklog_projections::ids::Seq| {
             say(object!({ "stage": "fold", "done": upto.0, "of": of.0 }));

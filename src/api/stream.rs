@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -91,9 +91,9 @@ struct Page {
     more: bool,
 }
 
-pub(super) async fn stream(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn stream(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let wanted = Wanted::read(&mut params)?;
+    let wanted = Wanted::read(&api, &mut params)?;
     let since = params.moment("since")?;
     params.finish()?;
     let last = request.headers().get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
@@ -119,8 +119,9 @@ pub(super) async fn stream(State(api): State<ApiState>, request: Request) -> Res
 }
 
 impl Wanted {
-    fn read(params: &mut Params) -> Result<Wanted, Problem> {
-        let account = params.one("account_id")?.map(|text| account_id(&text)).transpose()?;
+    fn read(api: &ApiState, params: &mut Params) -> Result<Wanted, Problem> {
+        let account = params.one("account_id")?.map(|text| account_id(api, &text)).transpose()?;
+        let account = api.scope(account)?;
         let mut statuses = Vec::new();
         for word in params.all("status") {
             let status = Status::ALL.into_iter().find(|status| status.as_str() == word);
@@ -257,8 +258,18 @@ async fn feed(
         let leaving = closing.is_cancelled() || end.is_cancelled();
         heads.mark_unchanged();
         let reading = wanted.clone();
-        let page = match api.read(move |api, view| read(api, view, &reading, after)).await {
-            Ok(page) => page,
+        let read = move |api: &ApiState, view: &View<'_>| match api.still_let_in(view)? {
+            true => read(api, view, &reading, after).map(Some),
+            false => Ok(None),
+        };
+        let page = match api.read(read).await {
+            Ok(Some(page)) => page,
+            Ok(None) => {
+                let why = object!({ "detail": "the key holds no more" });
+                text.push_str(&format!("event: revoked\ndata: {why}\n\n"));
+                give(&sender, &mut text).await;
+                return;
+            }
             // Logged where it happened. The reader comes back after what it has.
             Err(_) => return,
         };
@@ -344,7 +355,7 @@ fn told<'a>(
         return Ok(None);
     }
     let delivery = row.as_ref().map(|(key, row)| view.delivery_id(*key, row));
-    let mut out = timeline_entry(entry, delivery);
+    let mut out = timeline_entry(entry, delivery, !api.is_customer());
     out["account_id"] = object!(about.account);
     if let Some((event, event_type)) = event {
         out["event_id"] = object!(event);

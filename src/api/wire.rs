@@ -473,10 +473,13 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
     Ok(None)
 }
 
-/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets.
-pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
+/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log
+/// and addresses are for those who may see all of the store.
+pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: bool) -> Value {
     let mut out = Map::new();
-    out.insert("seq".into(), entry.seq.0.into());
+    if sees_all {
+        out.insert("seq".into(), entry.seq.0.into());
+    }
     out.insert("at".into(), moment_text(entry.at).into());
     out.insert("actor".into(), actor(&entry.actor).into());
     out.insert("fact".into(), entry.fact.name().into());
@@ -485,6 +488,9 @@ pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>) -> Value {
     }
     if let Value::Object(rest) = fact(&entry.fact) {
         out.extend(rest);
+    }
+    if !sees_all {
+        out.remove("address");
     }
     Value::Object(out)
 }

@@ -64,7 +64,7 @@ impl Child {
     /// # Errors
     /// As [`Child::start`].
     pub async fn serve(folder: &Path, more: &[&str]) -> Result<Child, Failure> {
-        let args = ["--listen", "127.0.0.1:0", "--allow-http", "--allow", "127.0.0.0/8"];
+        let args = ["--listen", "127.0.0.1:0", "--open-loopback", "--allow-http", "--allow", "127.0.0.0/8"];
         let mut all: Vec<&OsStr> = vec!["serve".as_ref(), "--store".as_ref(), folder.as_os_str()];
         all.extend(args.iter().chain(more).map(OsStr::new));
         Child::start(all).await

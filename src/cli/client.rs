@@ -43,7 +43,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// Which server or store.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct To {
-    /// The server [default: http://127.0.0.1:8474]
+    /// The server [default: the one on ./hooklog-store, else http://127.0.0.1:8474]
     #[arg(
         long,
         env = "HOOKLOG_URL",
@@ -56,9 +56,9 @@ pub struct To {
     /// A store's folder instead: its running server is asked; without one the store is opened here
     #[arg(long, value_name = "DIR", global = true, help_heading = "Server")]
     pub store: Option<PathBuf>,
-    /// A file with the operator's token. The token may be in HOOKLOG_TOKEN
+    /// A file with a key of that server. The key may be in HOOKLOG_KEY; a store's folder needs none
     #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
-    pub token_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
     /// The configuration that a stopped store is opened with
     #[arg(
         long,
@@ -74,7 +74,7 @@ pub struct To {
 /// Asks a server.
 pub struct Client {
     transport: Transport,
-    token: Option<Zeroizing<String>>,
+    key: Option<Zeroizing<String>>,
     kept: Mutex<Option<SendRequest<Body>>>,
 }
 
@@ -151,21 +151,25 @@ impl Client {
     /// # Errors
     /// Everything that opening a store can fail with, and a URL that is none. A server is not asked yet.
     pub async fn open(to: &To) -> Result<Client, Failure> {
-        let token = config::secret("HOOKLOG_TOKEN", to.token_file.as_deref())?;
+        let key = config::secret("HOOKLOG_KEY", to.key_file.as_deref())?;
         let transport = match &to.store {
             Some(folder) => match running(folder).await {
                 Some(socket) => Transport::Unix(socket),
                 None => stopped(folder, to.config.as_deref())?,
             },
-            None => tcp(&to.url.clone().unwrap_or_else(|| format!("http://{}", config::LISTEN)))?,
+            None => match (&to.url, running(Path::new(config::STORE)).await) {
+                (Some(url), _) => tcp(url)?,
+                (None, Some(socket)) => Transport::Unix(socket),
+                (None, None) => tcp(&format!("http://{}", config::LISTEN))?,
+            },
         };
-        Ok(Client { transport, token, kept: Mutex::default() })
+        Ok(Client { transport, key, kept: Mutex::default() })
     }
 
     /// A client of a server at an address.
     pub fn at(address: std::net::SocketAddr) -> Client {
         let transport = Transport::Tcp { host: address.ip().to_string(), port: address.port() };
-        Client { transport, token: None, kept: Mutex::default() }
+        Client { transport, key: None, kept: Mutex::default() }
     }
 
     /// Whether the store was opened by this very command.
@@ -277,8 +281,8 @@ impl Client {
         } else {
             request = request.header(HOST, "localhost");
         }
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", key.as_str()));
         }
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
@@ -495,7 +499,7 @@ pub fn problem(status: StatusCode, body: &[u8]) -> Failure {
     }
     let failure = Failure::new(exit, text);
     match status.as_u16() {
-        401 | 403 => failure.next("give the operator's token in HOOKLOG_TOKEN or with --token-file"),
+        401 => failure.next("give a key in HOOKLOG_KEY or with --key-file; with --store, none is needed"),
         409 if !problem.candidates.is_empty() => failure.next("say whose it is with --account"),
         _ => failure,
     }

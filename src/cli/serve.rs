@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hooklog::api::ApiState;
 use hooklog::api::access::may_listen;
 use hooklog::api::serve::{self, Listeners, bind_unix};
-use hooklog::api::{ApiOptions, ApiState};
 use hooklog::clock::{Clock, SystemClock};
 use hooklog::notify::{Channel, Teller};
 use hooklog::store::Store;
@@ -45,13 +45,8 @@ pub struct Args {
 
 /// The API over an open store.
 pub fn api(store: &Store, config: &Config) -> ApiState {
-    let options = ApiOptions {
-        data_bytes_max: config.data_bytes_max,
-        operator_token: config.operator_token.clone(),
-        policy: config.store.policy.clone(),
-    };
     let (handle, master, clock) = (store.handle().clone(), store.master().clone(), store.clock().clone());
-    ApiState::new(handle, master, clock, config.store.guard.clone(), options)
+    ApiState::new(handle, master, clock, config.store.guard.clone(), config.api.clone())
 }
 
 /// What an endpoint owes its owner is gathered so long before the owner is told.
@@ -79,8 +74,8 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
         None => args.layer,
     };
     let config = layer.resolve()?;
-    may_listen(config.listen, config.operator_token.as_ref()).map_err(|error| {
-        Failure::usage(error.to_string()).next("HOOKLOG_OPERATOR_TOKEN or --operator-token-file sets one")
+    may_listen(config.listen, config.api.open).map_err(|error| {
+        Failure::usage(error.to_string()).next("leave --open-loopback out, or listen on 127.0.0.1")
     })?;
     // Before the store is opened: a stop that is asked for meanwhile is not lost.
     let mut stops = Stops::listen()?;
@@ -92,10 +87,16 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let clock = SystemClock::start();
     let store = open(&config, clock.clone()).await?;
     let (_socket_file, unix) = socket(&config.store.folder).unzip();
-    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api(&store, &config));
+    let api = api(&store, &config);
+    let first_key = api.first_operator_key().await;
+    let first_key = first_key.map_err(|problem| Failure::new(Exit::Failed, problem.detail))?;
+    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api);
     let telling = telling(&store, &config);
     tracing::info!(%address, store = %config.store.folder.display(), "ready");
     out.line(format!("hooklog listens on http://{address}"))?;
+    if let Some(key) = first_key {
+        out.line(format!("operator's key, shown only now: {}", *key))?;
+    }
 
     let health = store.handle().health().clone();
     let stuck = async {

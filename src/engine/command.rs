@@ -8,6 +8,7 @@ use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Text;
 use hooklog_projections::time::{Millis, Timestamp};
 
+pub use super::access::AccessCommand;
 use crate::log::Body;
 
 /// The most endpoints that one event goes to: a fan-out is one batch and never split.
@@ -133,6 +134,8 @@ pub enum Command {
         /// For people.
         reason: Text,
     },
+    /// Something about who may ask.
+    Access(AccessCommand),
     /// The owner of an endpoint was told of dead deliveries.
     OwnerTold {
         /// Of which endpoint.
@@ -260,6 +263,15 @@ pub enum Rejection {
     /// The newest key cannot be retired.
     #[error("this is the newest key, and something must sign: rotate it instead, with an overlap of 0")]
     NewestKey,
+    /// No key of the API has that id.
+    #[error("there is no such key")]
+    UnknownApiKey,
+    /// The key of the API was revoked.
+    #[error("the key is revoked already; make another")]
+    KeyRevoked,
+    /// The link was used, or its time is over, or it never was.
+    #[error("the link was used or is too old; ask for another")]
+    LinkSpent,
     /// A pause of a held endpoint, or a resume of a running one.
     #[error("the endpoint is {state} already")]
     AlreadySo {

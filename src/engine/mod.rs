@@ -5,6 +5,7 @@
 //! the moment and the draws are arguments, the log is the only door. Never knows routes, pages or flags.
 
 mod accept;
+mod access;
 mod attempt;
 pub mod command;
 pub mod courier;
@@ -40,7 +41,7 @@ use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Star
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
-pub use command::{Answer, Command, Enqueue, Rejection, Scope};
+pub use command::{AccessCommand, Answer, Command, Enqueue, Rejection, Scope};
 pub use recover::StartError;
 pub use server_policy::ServerPolicy;
 
@@ -303,6 +304,7 @@ impl Engine {
             }
             Command::RetryNow { delivery } => self.retry_now(actor, delivery),
             Command::Cancel { delivery, reason } => self.cancel(actor, delivery, reason),
+            Command::Access(command) => self.decide_access(actor, command),
             Command::OwnerTold { key, deliveries, channel } => {
                 self.record(actor, Fact::OwnerTold { key, deliveries, channel })?;
                 Ok(Ok(Answer::Done))

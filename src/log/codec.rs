@@ -43,12 +43,15 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 mod tests {
     use std::path::Path;
 
+    use hooklog_projections::access::{Role, SecretHash};
     use hooklog_projections::course::Course;
     use hooklog_projections::fact::{
         AccountSettings, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
         Response, Schemes, Sealed, SigningKey,
     };
-    use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId, Seq, StoreId};
+    use hooklog_projections::ids::{
+        AccountId, ApiKeyId, EndpointId, EndpointKey, KeyId, PortalLinkId, Seq, StoreId,
+    };
     use hooklog_projections::policy::{ErrorClass, Jitter, ResponsePolicy, Rollout, Schedule};
     use hooklog_projections::time::{Micros, Millis, Timestamp};
     use proptest::prelude::*;
@@ -70,7 +73,8 @@ mod tests {
     variants! {
         Founded AccountCreated AccountChanged EndpointCreated EndpointChanged EndpointPaused EndpointDisabled
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
-        Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan
+        Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
+        ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -212,6 +216,34 @@ mod tests {
             Fact::Resealed { id_key: Sealed(vec![1, 2, 5]) },
             Fact::SigningKeysChanged { key, signing },
             Fact::ResealBegan { id_key: Sealed(vec![1, 2, 6]) },
+            Fact::ApiKeyCreated {
+                key: ApiKeyId(3),
+                role: Role::Ingest,
+                account: Some(key.account),
+                hash: SecretHash([4; 32]),
+                label: "checkout".into(),
+                expires_at: Some(Timestamp(1_790_000_000_000)),
+            },
+            Fact::ApiKeyRotated {
+                key: ApiKeyId(3),
+                account: None,
+                hash: SecretHash([5; 32]),
+                older_until: Some(Timestamp(1_760_086_400_000)),
+            },
+            Fact::ApiKeyRevoked { key: ApiKeyId(3), account: Some(key.account) },
+            Fact::PortalLinkCreated {
+                link: PortalLinkId(4),
+                account: key.account,
+                role: Role::AccountRead,
+                hash: SecretHash([6; 32]),
+                expires_at: Timestamp(1_760_000_900_000),
+            },
+            Fact::PortalLinkUsed { link: PortalLinkId(4), account: key.account },
+            Fact::SecretRevealed {
+                account: key.account,
+                endpoint: Some(key.endpoint),
+                reason: "a receiver cannot verify".into(),
+            },
         ]
     }
 

@@ -8,12 +8,16 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
+use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
-use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{
+    AccountId, ApiKeyId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
+};
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
@@ -107,6 +111,17 @@ pub struct Page {
     pub searched_back_to: Option<Timestamp>,
 }
 
+/// A page of administrative entries, newest first.
+#[derive(Debug)]
+pub struct AuditPage {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Where the next page starts (exclusive); `None` on the last page.
+    pub next: Option<Seq>,
+    /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
+    pub searched_back_to: Option<Timestamp>,
+}
+
 /// Rows of a table.
 pub type RowsOf<T> = Vec<(<T as Table>::Key, <T as Table>::Value)>;
 
@@ -181,6 +196,65 @@ impl View<'_> {
         }
     }
 
+    /// A key of the API.
+    pub fn api_key(&self, key: ApiKeyId) -> Result<Option<ApiKey>, log::Error> {
+        self.row::<ApiKeys>(&key)
+    }
+
+    /// Keys of the API after one, oldest first.
+    pub fn api_keys(
+        &self,
+        after: Option<ApiKeyId>,
+        limit: usize,
+    ) -> Result<Vec<(ApiKeyId, ApiKey)>, log::Error> {
+        let from = after.map(|id| id.bytes());
+        let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<ApiKeys>(from, Bound::Unbounded, Order::Ascending, limit)
+    }
+
+    /// A link of the portal that was not used yet.
+    pub fn portal_link(&self, link: PortalLinkId) -> Result<Option<PortalLink>, log::Error> {
+        self.row::<PortalLinks>(&link)
+    }
+
+    /// Administrative entries of an account, or of the whole store, newest first, before a position.
+    pub fn audit(
+        &self,
+        account: Option<AccountId>,
+        before: Option<Seq>,
+        limit: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Result<AuditPage, log::Error> {
+        let mut page = AuditPage { entries: Vec::new(), next: None, searched_back_to: None };
+        let from = AuditKey { account, seq: Seq(0) }.bytes();
+        let (mut before, mut seen) = (before.unwrap_or(Seq(u64::MAX)), 0);
+        while seen < SCAN_MAX {
+            let to = AuditKey { account, seq: before }.bytes();
+            let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+            let rows = self.range::<Audit>(bounds.0, bounds.1, Order::Descending, limit + 1)?;
+            let is_last = rows.len() <= limit;
+            for (key, ()) in rows {
+                let entry = self.entry(key.seq)?;
+                (before, seen) = (key.seq, seen + 1);
+                if !wanted(&entry) {
+                    page.searched_back_to = Some(entry.at);
+                } else if page.entries.len() == limit {
+                    page.next = page.entries.last().map(|entry| entry.seq);
+                    page.searched_back_to = None;
+                    return Ok(page);
+                } else {
+                    page.entries.push(entry);
+                }
+            }
+            if is_last {
+                page.searched_back_to = None;
+                return Ok(page);
+            }
+        }
+        page.next = Some(before);
+        Ok(page)
+    }
+
     /// Whether the owner is yet to be told of a dead delivery.
     pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
         Ok(self.row::<Owed>(&place)?.is_some())
@@ -228,6 +302,14 @@ impl View<'_> {
             Fact::Enqueued { key, .. } => Some(DeliveryKey { account: key.account, seq }),
             _ => None,
         }))
+    }
+
+    /// The delivery that a public id names within an account: one look under the account, whether the id is of
+    /// nobody, of another account, or of this one.
+    pub fn delivery_in(&self, account: AccountId, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
+        let (seq, at) = self.published.ids.delivery_seq(id).unwrap_or_default();
+        let key = DeliveryKey { account, seq };
+        Ok(self.delivery(key)?.filter(|row| row.enqueued_at == at).map(|_| key))
     }
 
     /// A delivery's public id.

@@ -223,7 +223,7 @@ impl World {
             }
         };
         let store = store.expect("a store");
-        let api = ApiOptions { policy: self.setup.policy.clone(), ..ApiOptions::default() };
+        let api = ApiOptions { open: true, policy: self.setup.policy.clone(), ..ApiOptions::default() };
         let guard = self.setup.guard.clone();
         let state = ApiState::new(store.handle().clone(), store.master().clone(), clock, guard, api);
         let router = router(state.clone());

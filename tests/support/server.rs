@@ -61,7 +61,7 @@ pub struct Ended {
 impl Host {
     /// A store in a folder, which is made at the first start; receivers on loopback are allowed.
     pub fn new(folder: &Path) -> Host {
-        let flags = ["--listen", "127.0.0.1:0", "--allow-http", "--allow", "127.0.0.0/8"];
+        let flags = ["--listen", "127.0.0.1:0", "--open-loopback", "--allow-http", "--allow", "127.0.0.0/8"];
         Host {
             store: folder.join("store"),
             flags: flags.map(str::to_owned).into(),

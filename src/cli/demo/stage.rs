@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hooklog::api::DATA_BYTES_MAX;
+use hooklog::api::ApiOptions;
 use hooklog::api::serve::Listeners;
 use hooklog::clock::{Chance, SystemChance, SystemClock};
 use hooklog::delivery::{Key, TextSecret, guard};
@@ -89,8 +89,7 @@ impl Stage {
         let config = Config {
             listen: address,
             store: options.clone(),
-            operator_token: None,
-            data_bytes_max: DATA_BYTES_MAX,
+            api: ApiOptions { open: true, policy: options.policy.clone(), ..ApiOptions::default() },
             notifications_url: url.parse().ok(),
             notifications_key: Some(message_key),
         };

@@ -1,0 +1,94 @@
+//! `/v1/audit`: what was administered and which secrets were shown, by whom, newest first. Never knows what
+//! became of a delivery.
+
+use axum::extract::Request;
+use axum::response::Response;
+use hooklog_projections::audit::scope;
+use hooklog_projections::fact::{DisabledReason, Entry, Fact};
+use hooklog_projections::ids::Seq;
+use serde_json::{Map, Value, json};
+
+use super::ApiState;
+use super::accounts::{account_id, page};
+use super::policies::moment_text;
+use super::problem::Problem;
+use super::query::Params;
+use super::wire::PageOut;
+use crate::explain::actor;
+
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = params.one("account_id")?.map(|account| account_id(&api, &account)).transpose()?;
+    let by = params.one("actor")?;
+    let limit = params.limit()?;
+    let cursor = params.one("cursor")?;
+    params.finish()?;
+    let list = format!("audit {account:?} {by:?}");
+    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    let before = before.map(|position| Seq(u64::try_from(position).unwrap_or(u64::MAX)));
+    let found = api
+        .read(move |_, view| {
+            let wanted = |entry: &Entry| by.as_ref().is_none_or(|by| actor(&entry.actor) == *by);
+            Ok(view.audit(account, before, limit, wanted)?)
+        })
+        .await?;
+    let next_cursor = found.next.map(|seq| api.shared.cursors.write(&list, u128::from(seq.0)));
+    let searched_back_to = found.searched_back_to.map(moment_text);
+    let data = found.entries.iter().map(entry).collect();
+    page(&request, PageOut::<Value> { data, next_cursor, searched_back_to })
+}
+
+fn entry(entry: &Entry) -> Value {
+    let mut out = Map::new();
+    out.insert("seq".into(), entry.seq.0.into());
+    out.insert("at".into(), moment_text(entry.at).into());
+    out.insert("actor".into(), actor(&entry.actor).into());
+    out.insert("fact".into(), entry.fact.name().into());
+    if let Some(account) = scope(&entry.fact).flatten() {
+        out.insert("account_id".into(), account.to_string().into());
+    }
+    if let Value::Object(rest) = target(&entry.fact) {
+        out.extend(rest);
+    }
+    Value::Object(out)
+}
+
+/// What was done to what, without a secret or a hash of one.
+fn target(fact: &Fact) -> Value {
+    match fact {
+        Fact::EndpointCreated { key, .. }
+        | Fact::EndpointChanged { key, .. }
+        | Fact::EndpointResumed { key } => json!({ "endpoint_id": key.endpoint }),
+        Fact::SigningKeysChanged { key, signing } => {
+            let keys: Vec<_> = signing.iter().map(|key| key.id).collect();
+            json!({ "endpoint_id": key.endpoint, "signing_keys": keys })
+        }
+        Fact::EndpointPaused { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
+        Fact::EndpointDisabled { key, reason } => {
+            let reason = match reason {
+                DisabledReason::Gone => "it answered 410".to_owned(),
+                DisabledReason::Requested(reason) => reason.to_string(),
+                DisabledReason::Failing { since } => {
+                    format!("nothing but failures since {}", moment_text(*since))
+                }
+            };
+            json!({ "endpoint_id": key.endpoint, "reason": reason })
+        }
+        Fact::ApiKeyCreated { key, role, label, expires_at, .. } => json!({
+            "key_id": key, "role": role, "label": label, "expires_at": expires_at.map(moment_text),
+        }),
+        Fact::ApiKeyRotated { key, older_until, .. } => {
+            json!({ "key_id": key, "older_until": older_until.map(moment_text) })
+        }
+        Fact::ApiKeyRevoked { key, .. } => json!({ "key_id": key }),
+        Fact::PortalLinkCreated { link, role, expires_at, .. } => {
+            json!({ "link_id": link, "role": role, "expires_at": moment_text(*expires_at) })
+        }
+        Fact::PortalLinkUsed { link, .. } => json!({ "link_id": link }),
+        Fact::SecretRevealed { endpoint, reason, .. } => {
+            json!({ "endpoint_id": endpoint, "reason": reason })
+        }
+        // Of an account or the store as a whole.
+        _ => json!({}),
+    }
+}

@@ -1,0 +1,111 @@
+//! The one table of routes: method, path, the right that it wants, and who answers. The router is made of it,
+//! access is decided by it, and the test of all roles (`tests/access.rs`) fails for a row that it does not know.
+//!
+//! A new route is one line here, and one in that test.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Write};
+use super::{
+    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, secrets, store, stream,
+};
+
+/// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
+#[derive(Clone)]
+pub(super) struct Door(pub ApiState);
+
+struct Route {
+    method: Method,
+    path: &'static str,
+    right: Right,
+    handler: MethodRouter<Door>,
+}
+
+fn table() -> Vec<Route> {
+    let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
+    vec![
+        row(&post, "/v1/accounts", Manage, accounts::create),
+        row(&get, "/v1/accounts", Read, accounts::list),
+        row(&get, "/v1/accounts/{id}", Read, accounts::show),
+        row(&patch, "/v1/accounts/{id}", Manage, accounts::change),
+        row(&get, "/v1/accounts/{id}/secret", Secrets, secrets::reveal_account),
+        row(&post, "/v1/accounts/{id}/secret/rotate", Secrets, secrets::rotate_account),
+        row(&post, "/v1/endpoints", Write, endpoints::create),
+        row(&get, "/v1/endpoints", Read, endpoints::list),
+        row(&get, "/v1/endpoints/{id}", Read, endpoints::show),
+        row(&patch, "/v1/endpoints/{id}", Write, endpoints::change),
+        row(&post, "/v1/endpoints/{id}/pause", Act, endpoints::pause),
+        row(&post, "/v1/endpoints/{id}/resume", Act, endpoints::resume),
+        row(&get, "/v1/endpoints/{id}/secret", Secrets, secrets::reveal),
+        row(&post, "/v1/endpoints/{id}/secret/rotate", Secrets, secrets::rotate),
+        row(&post, "/v1/endpoints/{id}/secret/retire", Secrets, secrets::retire),
+        row(&post, "/v1/events", Ingest, events::create),
+        row(&post, "/v1/events/batch", Ingest, events::batch),
+        row(&post, "/v1/events/raw", Ingest, events::raw),
+        row(&post, "/internal/webhooks/dispatch", Ingest, events::create),
+        row(&get, "/v1/events/{id}", Read, events::show),
+        row(&get, "/v1/events/{id}/payload", Read, events::payload),
+        row(&get, "/v1/events/{id}/timeline", Read, events::timeline),
+        row(&post, "/v1/events/{id}/replay", Act, events::replay),
+        row(&post, "/events/{id}/replay", Act, events::replay),
+        row(&get, "/v1/deliveries", Read, deliveries::list),
+        row(&get, "/v1/deliveries/{id}", Read, deliveries::show),
+        row(&get, "/v1/deliveries/{id}/attempts", Read, deliveries::attempts),
+        row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
+        row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
+        row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&get, "/v1/explain/{id}", Read, explain::explain),
+        row(&get, "/v1/stream", Read, stream::stream),
+        row(&post, "/v1/keys", Manage, keys::create),
+        row(&get, "/v1/keys", Manage, keys::list),
+        row(&get, "/v1/keys/{id}", Manage, keys::show),
+        row(&post, "/v1/keys/{id}/rotate", Manage, keys::rotate),
+        row(&delete, "/v1/keys/{id}", Manage, keys::revoke),
+        row(&get, "/v1/audit", Manage, audit::list),
+        row(&get, "/v1/status", Oversee, health::status),
+        row(&post, "/v1/store/verify", Manage, store::verify),
+        row(&post, "/v1/store/rebuild", Manage, store::rebuild),
+        row(&get, "/healthz", Open, health::alive),
+        row(&get, "/readyz", Open, health::ready),
+    ]
+}
+
+fn row<H, T>(method: &Method, path: &'static str, right: Right, handler: H) -> Route
+where
+    H: Handler<T, Door>,
+    T: 'static,
+{
+    let filter = MethodFilter::try_from(method.clone()).expect("a common method");
+    Route { method: method.clone(), path, right, handler: on(filter, handler) }
+}
+
+/// All routes, to be answered.
+pub(super) fn router() -> Router<Door> {
+    table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
+}
+
+/// Method and path of every route, as in the table.
+pub fn listed() -> Vec<(Method, &'static str)> {
+    table().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
+/// What a matched route wants; `None` if the table has no such row.
+pub(super) fn right_of(path: &str, method: &Method) -> Option<Right> {
+    static RIGHTS: LazyLock<HashMap<&'static str, Vec<(Method, Right)>>> = LazyLock::new(|| {
+        let mut rights: HashMap<_, Vec<_>> = HashMap::new();
+        for route in table() {
+            rights.entry(route.path).or_default().push((route.method, route.right));
+        }
+        rights
+    });
+    // What answers GET answers HEAD too.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let of_path = RIGHTS.get(path)?;
+    of_path.iter().find(|(known, _)| known == method).map(|(_, right)| *right)
+}
