@@ -440,6 +440,12 @@ impl<'a> Told<'a> {
                     format!("{attempt} was cut off by a restart of the server and is repeated")
                 }
                 ErrorClass::NotSent => format!("{attempt} never left the server and is repeated"),
+                ErrorClass::Worker => format!("{attempt} failed after {}: its worker said so", span(*took)),
+                ErrorClass::LeaseExpired => {
+                    format!(
+                        "{attempt} was cut off, for its worker was not heard of any more, and is repeated"
+                    )
+                }
             },
         })
     }
@@ -570,6 +576,7 @@ mod tests {
                         rate_per_second: None,
                         disable_after: None,
                         body_form: Default::default(),
+                        queue: None,
                     },
                     signing: vec![],
                     version: 1,

@@ -51,10 +51,11 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 12] = [
+pub const TABLES: [(&str, Cadence); 13] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
+    named::<account::Queues>(),
     named::<event::Events>(),
     named::<delivery::Deliveries>(),
     named::<delivery::EndpointHistory>(),

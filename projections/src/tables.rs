@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use crate::policy::Text;
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 2;
+pub const FOLDS_VERSION: u32 = 3;
 
 /// One keyed table of a view.
 pub trait Table {
@@ -137,6 +138,16 @@ impl Key for EndpointKey {
     }
     fn read(bytes: &[u8]) -> Option<Self> {
         endpoint(bytes).and_then(whole)
+    }
+}
+
+/// A name, as its own bytes.
+impl Key for Text {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.as_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        core::str::from_utf8(bytes).ok().map(Into::into)
     }
 }
 

@@ -155,6 +155,7 @@ pub(super) async fn create(State(api): State<ApiState>, request: Request) -> Res
         rate_per_second: None,
         disable_after: None,
         body_form: BodyForm::Envelope,
+        queue: None,
     };
     form.apply(&mut settings, &Vec::new())?;
     let (signing, secret) = secrets::seal(&api, key, &brought.map_or_else(secrets::drawn_key, Ok)?);

@@ -106,6 +106,7 @@ mod tests {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let response = Response {
             status: 503,
@@ -130,7 +131,12 @@ mod tests {
             Fact::EndpointCreated { key, settings: endpoint_settings.clone(), signing: signing.clone() },
             Fact::EndpointChanged {
                 key,
-                settings: EndpointSettings { schedule: None, ..endpoint_settings },
+                settings: EndpointSettings {
+                    url: "".into(),
+                    schedule: None,
+                    queue: Some("webhooks".into()),
+                    ..endpoint_settings
+                },
                 signing: signing.clone(),
             },
             Fact::EndpointPaused { key, reason: "maintenance".into() },
@@ -204,6 +210,19 @@ mod tests {
         for fact in samples {
             let golden = golden::check(&Path::new("facts").join(fact.name()), &encode(&fact));
             assert_eq!(decode::<Fact>(&golden).unwrap(), fact, "{}", fact.name());
+        }
+    }
+
+    #[test]
+    fn endpoints_from_before_there_were_queues_are_read_as_urls() {
+        for name in ["EndpointCreated", "EndpointChanged"] {
+            let settings = match decode::<Fact>(&golden::read(&Path::new("facts/older").join(name))) {
+                Ok(Fact::EndpointCreated { settings, .. } | Fact::EndpointChanged { settings, .. }) => {
+                    settings
+                }
+                other => panic!("{name}: {other:?}"),
+            };
+            assert_eq!((settings.queue, &*settings.url), (None, "https://hooks.acme.example/in?x=1"));
         }
     }
 

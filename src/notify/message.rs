@@ -192,6 +192,7 @@ mod tests {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let endpoint =
             Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };
