@@ -15,6 +15,7 @@ use super::fields::Fields;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
+use super::queues;
 use super::rim::{json, json_body_or_none};
 use super::wire::{self, DeliveryOut, Include, PageOut};
 use crate::engine::Command;
@@ -26,13 +27,26 @@ const WISH_BYTES_MAX: usize = 32 * 1024;
 pub(super) async fn list(State(api): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = params.one("account_id")?;
-    let filter = filter(&mut params)?;
+    let queue = params.one("queue")?;
+    let mut filter = filter(&mut params)?;
     let include = include(&mut params)?;
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
-    let account = account.ok_or_else(|| Problem::query("account_id", "name the account"))?;
-    let account = account_id(&account)?;
+    let account = match queue {
+        // A queue is one endpoint, and that has one account.
+        Some(queue) => {
+            let (key, _) = api.read(move |_, view| queues::find(view, &queue)).await?;
+            if filter.endpoint.replace(key.endpoint).is_some_and(|other| other != key.endpoint) {
+                return Err(Problem::query("endpoint_id", "`queue` names another endpoint"));
+            }
+            if account.is_some_and(|account| account != key.account.to_string()) {
+                return Err(Problem::query("account_id", "the queue is another account's"));
+            }
+            key.account
+        }
+        None => account_id(&account.ok_or_else(|| Problem::query("account_id", "name the account"))?)?,
+    };
     // Filters of equal effect are the same list.
     let list = format!("deliveries {account} {filter:?}");
     let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
@@ -104,7 +118,18 @@ fn explained(
     id: &str,
     account: Option<AccountId>,
 ) -> Result<DeliveryOut, Problem> {
-    let (key, row) = find(view, id, account)?;
+    let (key, _) = find(view, id, account)?;
+    explained_row(api, view, key)
+}
+
+/// A delivery that must be there, with its answer sentence.
+pub(super) fn explained_row(
+    api: &ApiState,
+    view: &View<'_>,
+    key: DeliveryKey,
+) -> Result<DeliveryOut, Problem> {
+    let missing = || Problem::internal(&format!("the delivery at {} is missing", key.seq));
+    let row = view.delivery(key)?.ok_or_else(missing)?;
     let mut sight = sight(api, view, key.account)?;
     let mut out = sight.delivery(key, &row, Include { payload: false, last_error: true })?;
     out.explanation = Some(sight.explain(key, &row)?);

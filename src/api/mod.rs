@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `queues`, `explain`, `store`, `health` | the routes of each noun |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`access`], [`serve`] | what every request passes |
@@ -23,6 +23,7 @@ mod health;
 mod policies;
 pub mod problem;
 mod query;
+pub mod queues;
 mod rim;
 mod secrets;
 pub mod serve;
@@ -186,6 +187,13 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/deliveries/{id}/replay", post(deliveries::replay))
         .route("/v1/deliveries/{id}/retry-now", post(deliveries::retry_now))
         .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
+        .route("/v1/queues/{name}", get(queues::show))
+        .route("/v1/queues/{name}/jobs", post(queues::enqueue))
+        .route("/v1/queues/{name}/claim", post(queues::claim))
+        .route("/v1/leases/{lease}/extend", post(queues::extend))
+        .route("/v1/leases/{lease}/complete", post(queues::complete))
+        .route("/v1/leases/{lease}/fail", post(queues::fail))
+        .route("/v1/leases/{lease}/release", post(queues::release))
         .route("/v1/explain/{id}", get(explain::explain))
         .route("/v1/status", get(health::status))
         .route("/v1/store/verify", post(store::verify))

@@ -71,7 +71,10 @@ pub struct CountsOut {
 pub struct EndpointOut {
     id: EndpointId,
     account_id: AccountId,
+    #[serde(skip_serializing_if = "String::is_empty")]
     url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     event_types: Vec<String>,
     description: String,
     schedule: Option<Value>,
@@ -127,7 +130,10 @@ pub struct DeliveryOut {
     event_type: String,
     account_id: AccountId,
     endpoint_id: EndpointId,
+    #[serde(skip_serializing_if = "String::is_empty")]
     endpoint_url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<&'static str>,
@@ -144,9 +150,9 @@ pub struct DeliveryOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_reason: Option<DeadReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
+    pub payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
+    pub payload_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,6 +234,7 @@ pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
         id: key.endpoint,
         account_id: key.account,
         url: settings.url.to_string(),
+        queue: settings.queue.as_ref().map(ToString::to_string),
         event_types: settings.event_types.iter().map(ToString::to_string).collect(),
         description: settings.description.to_string(),
         schedule: settings.schedule.as_ref().map(schedule_json),
@@ -302,6 +309,7 @@ impl<'a> Sight<'a> {
             None => None,
         });
         let endpoint_url = endpoint.settings.url.to_string();
+        let queue = endpoint.settings.queue.as_ref().map(ToString::to_string);
         let updated_at = match row.state {
             State::InFlight { started_at: at, .. }
             | State::Delivered { at }
@@ -319,6 +327,7 @@ impl<'a> Sight<'a> {
             account_id: key.account,
             endpoint_id: row.endpoint,
             endpoint_url,
+            queue,
             status: row.state.status().as_str(),
             held_by,
             due_at: due_at.map(moment_text),
@@ -411,11 +420,16 @@ impl<'a> Sight<'a> {
 
 /// An event's bytes: as JSON where they are, else as base64.
 fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
-    let Some(body) = view.body(BodySlot::Event(accepted))? else { return Ok((None, None)) };
-    let text = String::from_utf8(body.bytes.to_vec()).ok().filter(|_| too_deep(&body.bytes).is_none());
+    let body = view.body(BodySlot::Event(accepted))?;
+    Ok(body.map_or((None, None), |body| payload_of(&body.bytes)))
+}
+
+/// Bytes as JSON where they are, else as base64.
+pub fn payload_of(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
+    let text = String::from_utf8(bytes.to_vec()).ok().filter(|_| too_deep(bytes).is_none());
     match text.and_then(|text| RawValue::from_string(text).ok()) {
-        Some(json) => Ok((Some(json), None)),
-        None => Ok((None, Some(STANDARD.encode(&body.bytes)))),
+        Some(json) => (Some(json), None),
+        None => (None, Some(STANDARD.encode(bytes))),
     }
 }
 
@@ -497,7 +511,7 @@ fn ended(attempt: &mut AttemptOut, at: Timestamp, rule: &str) {
 }
 
 fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Response) -> Result<(), Problem> {
-    attempt.status_code = Some(response.status);
+    attempt.status_code = response.code();
     attempt.took_ms = Some(response.took.0);
     attempt.response_truncated = Some(response.truncated);
     attempt.address = response.address.as_ref().map(ToString::to_string);
@@ -538,11 +552,11 @@ fn fact(fact: &Fact) -> Value {
             "signed_with": signed_with,
         }),
         Fact::Delivered { attempt, response, rule, .. } => json!({
-            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+            "attempt": attempt, "status_code": response.code(), "took_ms": response.took,
             "address": response.address, "rule": rule,
         }),
         Fact::Failed { attempt, failure: Failure::Answered(response), rule, counted, .. } => json!({
-            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+            "attempt": attempt, "status_code": response.code(), "took_ms": response.took,
             "address": response.address, "rule": rule, "counted": counted,
         }),
         Fact::Failed { attempt, failure: Failure::Error { class, detail, took }, rule, counted, .. } => {

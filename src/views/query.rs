@@ -6,7 +6,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, RwLock};
 
-use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints, Queues};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
@@ -167,6 +167,12 @@ impl View<'_> {
                 }
             }
         }
+    }
+
+    /// The worker queue of a name.
+    pub fn queue(&self, name: &str) -> Result<Option<EndpointKey>, log::Error> {
+        // No disk takes an empty key.
+        if name.is_empty() { Ok(None) } else { self.row::<Queues>(&name.into()) }
     }
 
     /// Whether the owner is yet to be told of a dead delivery.
