@@ -88,6 +88,7 @@ async fn run(name: &str, round: u32, events: u64, disk: Arc<dyn Disk>, mark: Mar
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![] };
         handle.ask(Actor::Cli, made).await.expect("it is new");

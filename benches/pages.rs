@@ -111,6 +111,7 @@ async fn set_up(handle: &Handle, account: AccountId) {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let key = endpoint(account, n);
         handle

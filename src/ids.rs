@@ -1,11 +1,11 @@
-//! Public ids: how a position in the log becomes a `dlv_…`, and back, without an index.
+//! Public ids: how a position in the log becomes a `dlv_…` or a `lease_…`, and back, without an index.
 //!
 //! The id is shaped like a UUIDv7: the moment it was made, then the partition and the position, encrypted
 //! with a key of the store (a four-round Feistel network over HMAC-SHA256). So ids sort by time, leak no
 //! counts, are unique over partitions, and cost no key in the store. Never knows what lies at a position.
 
 use hmac::{Hmac, KeyInit, Mac};
-use hooklog_projections::ids::{DeliveryId, Seq};
+use hooklog_projections::ids::{DeliveryId, LeaseId, Seq};
 use hooklog_projections::time::Timestamp;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -16,6 +16,9 @@ const ROUNDS: u8 = 4;
 const HALF_BITS: u32 = 31;
 const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
 const MOMENT_BITS: u32 = 48;
+/// What an id is of: it takes part in every round, so that no id of one kind passes for one of the other.
+const DELIVERY: u8 = 0;
+const LEASE: u8 = 0x10;
 
 /// Turns positions into ids and back. One a store, for as long as the store lives.
 pub struct IdCodec {
@@ -31,38 +34,51 @@ impl IdCodec {
 
     /// The id of the delivery that was enqueued at `seq` at the moment `at`.
     pub fn delivery_id(&self, seq: Seq, at: Timestamp) -> DeliveryId {
-        let moment = at.0 & ((1 << MOMENT_BITS) - 1);
-        let mut left = (seq.0 >> HALF_BITS) & HALF_MASK;
-        let mut right = seq.0 & HALF_MASK;
-        for round in 0..ROUNDS {
-            (left, right) = (right, left ^ (self.round(round, moment, right) & HALF_MASK));
-        }
-        let position = (left << HALF_BITS) | right;
-        let partition = u64::from(self.partition) ^ (self.round(ROUNDS, moment, position) & 0xfff);
-        DeliveryId(
-            u128::from(moment) << 80
-                | 0x7 << 76
-                | u128::from(partition) << 64
-                | 0b10 << 62
-                | u128::from(position),
-        )
+        DeliveryId(self.id(DELIVERY, seq, at))
     }
 
     /// The position and moment in an id; `None` if this store's partition cannot have made it. A caller must
     /// still look whether a delivery was enqueued there at that moment.
     pub fn delivery_seq(&self, id: DeliveryId) -> Option<(Seq, Timestamp)> {
-        if (id.0 >> 76) & 0xf != 7 || (id.0 >> 62) & 0b11 != 0b10 {
+        self.seq(DELIVERY, id.0)
+    }
+
+    /// The lease of the attempt that was recorded at `seq` at the moment `at`.
+    pub fn lease_id(&self, seq: Seq, at: Timestamp) -> LeaseId {
+        LeaseId(self.id(LEASE, seq, at))
+    }
+
+    /// The position and moment in a lease; `None` if this store's partition cannot have made it. A caller must
+    /// still look whether the attempt there is a lease, and still out.
+    pub fn lease_seq(&self, id: LeaseId) -> Option<(Seq, Timestamp)> {
+        self.seq(LEASE, id.0)
+    }
+
+    fn id(&self, kind: u8, seq: Seq, at: Timestamp) -> u128 {
+        let moment = at.0 & ((1 << MOMENT_BITS) - 1);
+        let mut left = (seq.0 >> HALF_BITS) & HALF_MASK;
+        let mut right = seq.0 & HALF_MASK;
+        for round in 0..ROUNDS {
+            (left, right) = (right, left ^ (self.round(kind | round, moment, right) & HALF_MASK));
+        }
+        let position = (left << HALF_BITS) | right;
+        let partition = u64::from(self.partition) ^ (self.round(kind | ROUNDS, moment, position) & 0xfff);
+        u128::from(moment) << 80 | 0x7 << 76 | u128::from(partition) << 64 | 0b10 << 62 | u128::from(position)
+    }
+
+    fn seq(&self, kind: u8, id: u128) -> Option<(Seq, Timestamp)> {
+        if (id >> 76) & 0xf != 7 || (id >> 62) & 0b11 != 0b10 {
             return None;
         }
-        let moment = (id.0 >> 80) as u64;
-        let position = id.0 as u64 & ((1 << (2 * HALF_BITS)) - 1);
-        let partition = ((id.0 >> 64) as u64 & 0xfff) ^ (self.round(ROUNDS, moment, position) & 0xfff);
+        let moment = (id >> 80) as u64;
+        let position = id as u64 & ((1 << (2 * HALF_BITS)) - 1);
+        let partition = ((id >> 64) as u64 & 0xfff) ^ (self.round(kind | ROUNDS, moment, position) & 0xfff);
         if partition != u64::from(self.partition) {
             return None;
         }
         let (mut left, mut right) = (position >> HALF_BITS, position & HALF_MASK);
         for round in (0..ROUNDS).rev() {
-            (left, right) = (right ^ (self.round(round, moment, left) & HALF_MASK), left);
+            (left, right) = (right ^ (self.round(kind | round, moment, left) & HALF_MASK), left);
         }
         Some((Seq((left << HALF_BITS) | right), Timestamp(moment)))
     }
@@ -96,6 +112,10 @@ mod tests {
             let codec = IdCodec::new([7; 32], partition);
             let id = codec.delivery_id(Seq(seq), Timestamp(at));
             prop_assert_eq!(codec.delivery_seq(id), Some((Seq(seq), Timestamp(at))));
+            let lease = codec.lease_id(Seq(seq), Timestamp(at));
+            prop_assert_eq!(codec.lease_seq(lease), Some((Seq(seq), Timestamp(at))));
+            prop_assert_ne!(lease.0, id.0);
+            prop_assert_ne!(codec.lease_seq(LeaseId(id.0)), Some((Seq(seq), Timestamp(at))));
             prop_assert_eq!(uuid::Uuid::from_u128(id.0).get_version_num(), 7);
         }
 

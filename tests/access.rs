@@ -176,6 +176,14 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/deliveries/{id}/replay", "", "",              "401 401 401 401 404 403 403 409 409 409"),
     ("POST /v1/deliveries/{id}/retry-now", "", r#"{"x":1}"#, "401 401 401 401 404 403 403 422 422 422"),
     ("POST /v1/deliveries/{id}/cancel", "", r#"{"x":1}"#,    "401 401 401 401 404 403 403 422 422 422"),
+    ("GET /v1/queues/{name}", "", "",                        "401 401 401 401 404 200 403 200 200 200"),
+    ("POST /v1/queues/{name}/jobs", "", r#"{"payload":1}"#,  "401 401 401 401 403 403 202 403 403 202"),
+    ("POST /v1/queues/{name}/claim", "", r#"{"max":0}"#,     "401 401 401 401 422 403 403 422 403 422"),
+    // A lease is a secret by itself: whoever has a key for work and knows it may end it.
+    ("POST /v1/leases/{lease}/extend", "", "",               "401 401 401 401 409 403 403 409 403 409"),
+    ("POST /v1/leases/{lease}/complete", "", "",             "401 401 401 401 409 403 403 409 403 409"),
+    ("POST /v1/leases/{lease}/fail", "", r#"{"error":"e"}"#, "401 401 401 401 409 403 403 409 403 409"),
+    ("POST /v1/leases/{lease}/release", "", "",              "401 401 401 401 409 403 403 409 403 409"),
     ("GET /v1/explain/{id}", "", "",                         "401 401 401 401 404 200 403 200 200 200"),
     // It would never end: a filter that is none answers whoever is let in.
     ("GET /v1/stream", "?account_id=A&status=x", "",         "401 401 401 401 404 400 403 400 400 400"),
@@ -197,6 +205,8 @@ async fn every_route_answers_every_role_as_the_table_says() {
     let world = World::new().await;
     let (account, other) = (world.account("A").await, world.account("B").await);
     let [endpoint, event, delivery] = world.held(&account).await;
+    let queue = json!({ "account_id": account, "queue": "jobs", "event_types": ["no.job"] });
+    world.locally("POST", "/v1/endpoints", queue).await.ok(201);
     let expires_at = moment(world.clock.now().0 + 60_000);
     let mut keys = BTreeMap::new();
     for (caller, members) in [
@@ -234,7 +244,11 @@ async fn every_route_answers_every_role_as_the_table_says() {
             "keys" => &sacrificed,
             _ => &event,
         };
-        let path = format!("{path}{query}").replace("{id}", id).replace("=A", &format!("={account}"));
+        let path = format!("{path}{query}")
+            .replace("{id}", id)
+            .replace("{name}", "jobs")
+            .replace("{lease}", "none")
+            .replace("=A", &format!("={account}"));
         let body = body.replace("\"A\"", &format!("\"{account}\""));
         let mut seen = Vec::new();
         for caller in CALLERS {

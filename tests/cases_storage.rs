@@ -495,6 +495,7 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let key = endpoint(n);
         ask(&mut engine, Command::CreateEndpoint { key, settings, signing: vec![] }, &mut chance);

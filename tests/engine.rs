@@ -109,6 +109,7 @@ async fn furnish(handle: &Handle) {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![] };
         handle.ask(Actor::Cli, made).await.expect("it is new");

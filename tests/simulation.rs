@@ -159,6 +159,7 @@ impl World {
                 rate_per_second: (n == 4).then_some(20),
                 disable_after: (n == 3).then_some(Millis(48 * HOUR)),
                 body_form: Default::default(),
+                queue: None,
             };
             let command = Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new() };
             self.ask(command, Asked::Other);

@@ -16,6 +16,9 @@ pub struct Accounts;
 /// Every endpoint by account and id.
 pub struct Endpoints;
 
+/// Every worker queue by its name: the endpoint that it is.
+pub struct Queues;
+
 /// An account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
@@ -81,6 +84,12 @@ impl Table for Endpoints {
     type Value = Endpoint;
 }
 
+impl Table for Queues {
+    const NAME: &'static str = "queues";
+    type Key = Text;
+    type Value = EndpointKey;
+}
+
 /// Folds the facts of accounts and endpoints.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     match &entry.fact {
@@ -96,16 +105,19 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             Some(row) => tables.put::<Accounts>(account, &Account { secret: secret.clone(), ..row }),
             None => Ok(()),
         },
-        Fact::EndpointCreated { key, settings, signing } => tables.put::<Endpoints>(
-            key,
-            &Endpoint {
+        Fact::EndpointCreated { key, settings, signing } => {
+            if let Some(queue) = &settings.queue {
+                tables.put::<Queues>(queue, key)?;
+            }
+            let row = Endpoint {
                 settings: settings.clone(),
                 signing: signing.clone(),
                 version: 1,
                 hold: None,
                 created_at: entry.at,
-            },
-        ),
+            };
+            tables.put::<Endpoints>(key, &row)
+        }
         Fact::EndpointChanged { key, settings, signing } => change(tables, key, |row| {
             row.settings = settings.clone();
             row.signing = signing.clone();

@@ -419,6 +419,10 @@ pub struct EndpointSettings {
     /// What the request's body is.
     #[serde(default)]
     pub body_form: BodyForm,
+    /// The name of a worker queue: nothing is sent to a URL (`url` is empty), workers claim what waits. Unique in
+    /// the store; an endpoint never becomes one, nor stops being one.
+    #[serde(default)]
+    pub queue: Option<Text>,
 }
 
 /// What a request's body is.
@@ -469,7 +473,7 @@ pub enum DisabledReason {
 /// What a receiver answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// The status code.
+    /// The status code. 0 if a worker did the job: there is none then, see [`Response::code`].
     pub status: u16,
     /// The kept part of the body; lies under this entry's position.
     pub body: Option<BodyRef>,
@@ -482,6 +486,13 @@ pub struct Response {
     /// How it got there; `None` in logs that are older than it.
     #[serde(default)]
     pub course: Option<Box<Course>>,
+}
+
+impl Response {
+    /// The status code of a receiver's answer; `None` if a worker did the job.
+    pub fn code(&self) -> Option<u16> {
+        Some(self.status).filter(|status| *status != 0)
+    }
 }
 
 /// What went wrong with an attempt.

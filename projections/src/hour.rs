@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Entry, Fact, Failure};
+use crate::fact::{Entry, Fact, Failure, Response};
 use crate::ids::{AccountId, EndpointId, EndpointKey};
 use crate::policy::ErrorClass;
 use crate::tables::{Cadence, Table, Tables};
@@ -31,7 +31,7 @@ pub struct HourKey {
 }
 
 /// How an attempt can end: by the first digit of an answer's status, or by the error.
-pub const CLASSES: usize = 13;
+pub const CLASSES: usize = 16;
 
 /// The words of the classes, in the order of [`Hour::classes`].
 pub const CLASS_NAMES: [&str; CLASSES] = [
@@ -48,6 +48,9 @@ pub const CLASS_NAMES: [&str; CLASSES] = [
     "egress_denied",
     "interrupted",
     "not_sent",
+    "done",
+    "worker",
+    "lease_expired",
 ];
 
 /// Buckets of a duration. The n-th holds what took at most 2^(n/2) ms; the last one all above 32 s.
@@ -157,15 +160,16 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     let change: &dyn Fn(&mut Hour) = match &entry.fact {
         Fact::Delivered { response, .. } => &|hour| {
             hour.delivered += 1;
-            hour.ended(of_status(response.status), Some(response.took));
+            hour.ended(of_response(response), Some(response.took));
         },
         Fact::Failed { failure: Failure::Answered(response), .. } => &|hour| {
             hour.failed += 1;
-            hour.ended(of_status(response.status), Some(response.took));
+            hour.ended(of_response(response), Some(response.took));
         },
         Fact::Failed { failure: Failure::Error { class, took, .. }, .. } => &|hour| {
             hour.failed += 1;
-            let left = !matches!(class, ErrorClass::Interrupted | ErrorClass::NotSent);
+            let left =
+                !matches!(class, ErrorClass::Interrupted | ErrorClass::NotSent | ErrorClass::LeaseExpired);
             hour.ended(of_error(*class), left.then_some(*took));
         },
         Fact::Dead { .. } => &|hour| hour.dead += 1,
@@ -201,7 +205,9 @@ fn gated<T: Tables>(
     tables.put::<Gates>(&key, &gates)
 }
 
-fn of_status(status: u16) -> usize {
+fn of_response(response: &Response) -> usize {
+    // A worker did it.
+    let Some(status) = response.code() else { return 13 };
     match status / 100 {
         2 => 0,
         3 => 1,
@@ -222,6 +228,8 @@ fn of_error(class: ErrorClass) -> usize {
         ErrorClass::EgressDenied => 10,
         ErrorClass::Interrupted => 11,
         ErrorClass::NotSent => 12,
+        ErrorClass::Worker => 14,
+        ErrorClass::LeaseExpired => 15,
     }
 }
 

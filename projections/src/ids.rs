@@ -153,6 +153,12 @@ id!(
     PortalLinkId, "pl_", "a portal link"
 );
 
+id!(
+    /// The right of one worker to one attempt of a queue's delivery, and the proof of it. Made from the position
+    /// of the `Attempted` by the rim (`hooklog::ids`): a later attempt has another one.
+    LeaseId, "lease_", "a lease"
+);
+
 /// The longest event id, in characters. Rule W1 of Standard Webhooks as we read it: no full stop.
 pub const EVENT_ID_CHARS_MAX: usize = 64;
 

@@ -81,7 +81,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
                 lane.failed_at = entry.at;
                 lane.prompt = !matches!(failure, Failure::Error { class: ErrorClass::Timeout, .. });
                 lane.down = match failure {
-                    Failure::Error { class: ErrorClass::NotSent, .. } => lane.down,
+                    Failure::Error { class: ErrorClass::NotSent | ErrorClass::Worker, .. } => lane.down,
                     Failure::Answered(response) if response.status < 500 => 0,
                     _ => lane.down.saturating_add(1),
                 };

@@ -60,10 +60,11 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 18] = [
+pub const TABLES: [(&str, Cadence); 19] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
+    named::<account::Queues>(),
     named::<access::ApiKeys>(),
     named::<access::PortalLinks>(),
     named::<audit::Audit>(),

@@ -30,7 +30,7 @@ pub struct Delivery {
     pub attempts: u32,
     /// Tries used up in this run.
     pub tries: u32,
-    /// Attempts of this run whose process died under them.
+    /// Attempts of this run whose process died under them, or whose worker was not heard of any more.
     pub interruptions: u32,
     /// Overrides the schedule's number of tries.
     pub max_tries: Option<u32>,
@@ -248,7 +248,7 @@ impl Delivery {
                     attempt: *attempt,
                     at,
                     took: response.took,
-                    status: Some(response.status),
+                    status: response.code(),
                     error: None,
                 });
                 State::Delivered { at }
@@ -262,7 +262,7 @@ impl Delivery {
                     Failure::Answered(response) => (response.took, Some(response.status), None),
                     Failure::Error { class, took, .. } => (*took, None, Some(*class)),
                 };
-                if error == Some(ErrorClass::Interrupted) {
+                if matches!(error, Some(ErrorClass::Interrupted | ErrorClass::LeaseExpired)) {
                     self.interruptions += 1;
                 }
                 self.last_attempt = Some(LastAttempt { attempt: *attempt, at, took, status, error });

@@ -54,7 +54,8 @@ pub enum ResponsePolicy {
     StandardWebhooks,
 }
 
-/// Why no answer counts. `Interrupted` and `NotSent` come from the engine, all others from the wire.
+/// Why no answer counts. `Interrupted`, `NotSent` and `LeaseExpired` come from the engine, `Worker` from a worker
+/// of a queue, all others from the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
@@ -76,6 +77,10 @@ pub enum ErrorClass {
     Interrupted,
     /// The attempt was recorded, but the request never left (a drain, or its body could not be read).
     NotSent,
+    /// A worker of a queue said that the job failed; the detail is its own words.
+    Worker,
+    /// A worker of a queue was not heard of until its lease was over; its outcome is unknown.
+    LeaseExpired,
 }
 
 /// Whether an account's failed deliveries are retried (the plan's flag `webhook_retries`).

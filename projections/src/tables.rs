@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::change::ChangeKey;
 use crate::hour::HourKey;
 use crate::ids::{AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq};
+use crate::policy::Text;
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
@@ -157,6 +158,16 @@ impl Key for EndpointKey {
     }
     fn read(bytes: &[u8]) -> Option<Self> {
         endpoint(bytes).and_then(whole)
+    }
+}
+
+/// A name, as its own bytes.
+impl Key for Text {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.as_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        core::str::from_utf8(bytes).ok().map(Into::into)
     }
 }
 

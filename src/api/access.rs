@@ -63,6 +63,8 @@ pub(super) enum Right {
     Secrets,
     /// To hand events in.
     Ingest,
+    /// To take jobs of a queue and say how they ended.
+    Work,
     /// To look over all accounts, and to make links to one.
     Oversee,
     /// To make and change accounts and keys, to read the audit, to check the store.
@@ -77,7 +79,7 @@ impl Right {
             Right::Open => true,
             Right::Read => matches!(role, Operator | Support | Account | AccountRead),
             Right::Act => matches!(role, Operator | Support | Account),
-            Right::Write | Right::Secrets => matches!(role, Operator | Account),
+            Right::Write | Right::Secrets | Right::Work => matches!(role, Operator | Account),
             Right::Ingest => matches!(role, Operator | Ingest),
             Right::Oversee => matches!(role, Operator | Support),
             Right::Manage => matches!(role, Operator),

@@ -143,7 +143,7 @@ fn ended(attempt: &mut AttemptOut, at: Timestamp, rule: &str) {
 }
 
 fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Response) -> Result<(), Problem> {
-    attempt.status_code = Some(response.status);
+    attempt.status_code = response.code();
     attempt.took_ms = Some(response.took.0);
     attempt.response_truncated = Some(response.truncated);
     attempt.address = response.address.as_ref().map(ToString::to_string);

@@ -10,13 +10,14 @@ use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::page;
+use super::accounts::{account_id, page};
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
+use super::queues;
 use super::rim::{json, json_body_or_none};
 use super::wire::{DeliveryOut, Include, PageOut};
 use crate::engine::Command;
@@ -27,12 +28,28 @@ const WISH_BYTES_MAX: usize = 32 * 1024;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = api.account_param(&mut params)?;
-    let filter = filter(&mut params)?;
+    let named = params.one("account_id")?;
+    let queue = params.one("queue")?;
+    let mut filter = filter(&mut params)?;
     let include = include(&mut params)?;
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
+    let named = named.map(|named| account_id(&api, &named)).transpose()?;
+    let account = match queue {
+        // A queue is one endpoint, and that has one account.
+        Some(queue) => {
+            let (key, _) = api.read(move |api, view| queues::find(api, view, &queue)).await?;
+            if filter.endpoint.replace(key.endpoint).is_some_and(|other| other != key.endpoint) {
+                return Err(Problem::query("endpoint_id", "`queue` names another endpoint"));
+            }
+            if named.is_some_and(|named| named != key.account) {
+                return Err(Problem::query("account_id", "the queue is another account's"));
+            }
+            key.account
+        }
+        None => api.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))?,
+    };
     // Filters of equal effect are the same list.
     let list = format!("deliveries {account} {filter:?}");
     let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
@@ -105,7 +122,19 @@ fn explained(
     account: Option<AccountId>,
     at: Option<Timestamp>,
 ) -> Result<DeliveryOut, Problem> {
-    let (key, now) = find(view, id, account)?;
+    let (key, _) = find(view, id, account)?;
+    explained_row(api, view, key, at)
+}
+
+/// A delivery that must be there, with its answer sentence.
+pub(super) fn explained_row(
+    api: &ApiState,
+    view: &View<'_>,
+    key: DeliveryKey,
+    at: Option<Timestamp>,
+) -> Result<DeliveryOut, Problem> {
+    let missing = || Problem::internal(&format!("the delivery at {} is missing", key.seq));
+    let now = view.delivery(key)?.ok_or_else(missing)?;
     let mut sight = sight_at(api, view, key.account, at)?;
     let row = sight.row(&now)?.ok_or_else(|| {
         let since = moment_text(now.enqueued_at);

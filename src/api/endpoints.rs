@@ -38,7 +38,14 @@ const DESCRIPTION_CHARS_MAX: usize = 1_000;
 pub(super) const REASON_CHARS_MAX: usize = 500;
 const TIMEOUT_DEFAULT: Millis = Millis(10_000);
 const IN_FLIGHT_DEFAULT: u32 = 8;
+const IN_FLIGHT_MAX: u64 = 1_000;
 const BOTH: Schemes = Schemes { standard: true, ledger: true };
+const NEITHER: Schemes = Schemes { standard: false, ledger: false };
+/// Characters of a queue's name.
+const QUEUE_CHARS_MAX: usize = 64;
+/// What only a request has.
+const REQUEST_MEMBERS: [&str; 6] =
+    ["url", "timeout_ms", "signature_schemes", "headers", "signing_secret", "response_policy"];
 
 type Headers = Vec<(Text, Text)>;
 
@@ -68,7 +75,7 @@ impl Form {
             schedule: fields.patch("schedule", schedule),
             response_policy: fields.patch("response_policy", response_policy),
             timeout_ms: fields.patch("timeout_ms", number(1_000, 30_000)),
-            in_flight_max: fields.patch("in_flight_max", number(1, 1_000)),
+            in_flight_max: fields.patch("in_flight_max", number(1, IN_FLIGHT_MAX)),
             signature_schemes: fields.patch("signature_schemes", schemes),
             rate_per_second: fields.patch("rate_per_second", number(1, 10_000)),
             disable_after_secs: fields.patch("disable_after_secs", number(60, 365 * 24 * 3600)),
@@ -136,8 +143,12 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let account = api.account_member(&mut fields)?;
     let form = Form::of(&mut fields, &api);
     let brought = fields.optional("signing_secret", secrets::signing_secret);
-    if fields.raw("url").is_none_or(|url| url.get() == "null") {
-        fields.fail("url", bad("missing", "the member is missing"));
+    let is_queue = fields.raw("queue").is_some_and(|queue| queue.get() != "null");
+    let queue = fields.optional("queue", queue_name);
+    if is_queue {
+        no_queue_has(&mut fields, &REQUEST_MEMBERS);
+    } else if fields.raw("url").is_none_or(|url| url.get() == "null") {
+        fields.fail("url", bad("missing", "the member is missing; a worker queue has `queue` instead"));
     }
     fields.finish()?;
     let Some(account) = account else { return Err(Problem::invalid(Vec::new())) };
@@ -156,15 +167,30 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
         rate_per_second: None,
         disable_after: None,
         body_form: BodyForm::Envelope,
+        queue: None,
     };
+    if let Some(queue) = queue {
+        // Nothing is signed, and how many work at a time is for the workers to say.
+        settings.queue = Some(queue.into());
+        settings.body_form = BodyForm::Data;
+        settings.schemes = NEITHER;
+        settings.in_flight_max = IN_FLIGHT_MAX as u32;
+    }
     form.apply(&mut settings, &Vec::new())?;
-    let (signing, secret) = secrets::seal(&api, key, &brought.map_or_else(secrets::drawn_key, Ok)?);
-    match api.ask(Command::CreateEndpoint { key, settings, signing: vec![signing] }).await? {
+    let (signing, secret) = match settings.queue {
+        Some(_) => (Vec::new(), None),
+        None => {
+            let key_bytes = brought.map_or_else(secrets::drawn_key, Ok)?;
+            let (signing, secret) = secrets::seal(&api, key, &key_bytes);
+            (vec![signing], Some(secret))
+        }
+    };
+    match api.ask(Command::CreateEndpoint { key, settings, signing }).await? {
         Answer::Endpoint { .. } => {}
         other => return Err(unexpected(other)),
     }
     let location = [("location", format!("/v1/endpoints/{}", key.endpoint))];
-    Ok((location, answer(&api, key, StatusCode::CREATED, Some(secret)).await?).into_response())
+    Ok((location, answer(&api, key, StatusCode::CREATED, secret).await?).into_response())
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
@@ -216,6 +242,12 @@ pub(super) async fn change(
 
     let _alone = api.shared.changing.lock().await;
     let before = api.read(move |_, view| here(view, key)).await?;
+    if before.settings.queue.is_some() {
+        let mut fields = Fields::read(&body)?;
+        no_queue_has(&mut fields, &REQUEST_MEMBERS);
+        drop(fields.rest());
+        fields.finish()?;
+    }
     if wanted.is_some_and(|wanted| wanted != before.version) {
         let detail =
             format!("the endpoint is of version {}; read it again and repeat the change", before.version);
@@ -339,6 +371,23 @@ fn moved(before: &str, after: &Url) -> bool {
 fn url(value: &RawValue, guard: &guard::Policy) -> Result<Url, Bad> {
     let text: String = parse(value, "a text")?;
     guard.check_url(&text).map_err(|refusal| bad("url-not-allowed", refusal.to_string()))
+}
+
+/// A queue's name: it stands in paths.
+fn queue_name(value: &RawValue) -> Result<String, Bad> {
+    let name: String = parse(value, "a text")?;
+    let fits = (1..=QUEUE_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let wrong = || bad("bad-name", "1 to 64 characters of A-Z, a-z, 0-9, `_` and `-` are wanted");
+    if fits { Ok(name) } else { Err(wrong()) }
+}
+
+fn no_queue_has(fields: &mut Fields<'_>, members: &[&str]) {
+    for member in members {
+        if fields.raw(member).is_some() {
+            fields.fail(member, bad("not-of-a-queue", "workers claim from a queue: no request is made"));
+        }
+    }
 }
 
 fn description(value: &RawValue) -> Result<String, Bad> {

@@ -22,7 +22,7 @@ use crate::log::Body;
 /// Characters of an event type.
 pub(super) const TYPE_CHARS_MAX: usize = 128;
 /// The most tries that an event may ask for.
-const TRIES_MAX: u64 = 101;
+pub(super) const TRIES_MAX: u64 = 101;
 /// How far ahead a delivery may be put off.
 const AHEAD_MAX: Millis = Millis::from_secs(366 * 24 * 3600);
 
@@ -132,7 +132,7 @@ pub(super) fn event_type(text: &str) -> Result<(), Bad> {
     Err(bad("bad-type", detail))
 }
 
-fn due(value: &RawValue, now: Timestamp) -> Result<Timestamp, Bad> {
+pub(super) fn due(value: &RawValue, now: Timestamp) -> Result<Timestamp, Bad> {
     let text: String = parse(value, "a text")?;
     let wrong = || bad("bad-time", "an RFC 3339 time with an offset is wanted, as 2026-11-30T09:14:02Z");
     let at = moment(&text).ok_or_else(wrong)?;

@@ -39,7 +39,7 @@ const WISH_BYTES_MAX: usize = 32 * 1024;
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
 #[derive(Serialize)]
-struct AcceptedOut {
+pub(super) struct AcceptedOut {
     id: EventId,
     account_id: AccountId,
     r#type: String,
@@ -121,13 +121,13 @@ fn with_status(status: StatusCode, value: &impl Serialize) -> Value {
     value
 }
 
-fn respond(status: StatusCode, out: &AcceptedOut) -> Result<Response, Problem> {
+pub(super) fn respond(status: StatusCode, out: &AcceptedOut) -> Result<Response, Problem> {
     let location = format!("/v1/events/{}?account_id={}", out.id, out.account_id);
     Ok(([(LOCATION, location)], json(status, out)?).into_response())
 }
 
 /// Takes one event in; what it answers is durable.
-async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, AcceptedOut), Problem> {
+pub(super) async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, AcceptedOut), Problem> {
     let (account, event) = (enqueue.account, enqueue.event.clone());
     let event_type = enqueue.event_type.to_string();
     let Answer::Accepted { accepted: _, at, deliveries, duplicate } =

@@ -141,7 +141,10 @@ fn of_endpoint(
     let (key, row) = endpoints::lookup(view, endpoint, account)?;
     let (lane, now) = (view.lane(key)?, api.now());
     let url = url::Url::parse(&row.settings.url).ok();
-    let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("The endpoint").to_owned();
+    let host = match &row.settings.queue {
+        Some(queue) => format!("Queue `{queue}`"),
+        None => url.as_ref().and_then(|url| url.host_str()).unwrap_or("The endpoint").to_owned(),
+    };
     let (sentence, next_step) = match &row.hold {
         Some(Hold::Paused { at, .. }) => (
             format!(

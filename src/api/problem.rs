@@ -81,6 +81,8 @@ catalogue! {
     NothingToReplay = CONFLICT, "nothing-to-replay", "There is nothing to replay";
     /// Only a pending delivery can be hurried or called off.
     NotPending = CONFLICT, "not-pending", "The delivery is not pending";
+    /// A worker's lease is over.
+    LeaseOver = CONFLICT, "lease-over", "The lease is over";
     /// It was changed meanwhile.
     Changed = PRECONDITION_FAILED, "changed-meanwhile", "It was changed meanwhile";
     /// The body or the data is too large.
@@ -262,11 +264,13 @@ impl From<Rejection> for Problem {
             | Rejection::UnknownEndpoint
             | Rejection::UnknownEvent
             | Rejection::UnknownDelivery
+            | Rejection::UnknownQueue
             | Rejection::UnknownKey
             | Rejection::UnknownApiKey => Kind::NotFound,
             Rejection::LinkSpent => Kind::Unauthorized,
             Rejection::KeyRevoked => Kind::AlreadySo,
-            Rejection::AccountExists => Kind::Exists,
+            Rejection::AccountExists | Rejection::QueueExists { .. } | Rejection::QueueFixed => Kind::Exists,
+            Rejection::LeaseOver => Kind::LeaseOver,
             Rejection::EventIdReused => Kind::EventIdReused,
             Rejection::FanOutTooWide { .. } => Kind::FanOut,
             Rejection::TooManyEndpoints => Kind::TooManyEndpoints,

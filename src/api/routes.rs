@@ -11,9 +11,10 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Write};
+use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Work, Write};
 use super::{
-    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, secrets, store, stream,
+    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, secrets, store,
+    stream,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -60,6 +61,13 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
         row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
         row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&get, "/v1/queues/{name}", Read, queues::show),
+        row(&post, "/v1/queues/{name}/jobs", Ingest, queues::enqueue),
+        row(&post, "/v1/queues/{name}/claim", Work, queues::claim),
+        row(&post, "/v1/leases/{lease}/extend", Work, queues::extend),
+        row(&post, "/v1/leases/{lease}/complete", Work, queues::complete),
+        row(&post, "/v1/leases/{lease}/fail", Work, queues::fail),
+        row(&post, "/v1/leases/{lease}/release", Work, queues::release),
         row(&get, "/v1/explain/{id}", Read, explain::explain),
         row(&get, "/v1/stream", Read, stream::stream),
         row(&post, "/v1/keys", Manage, keys::create),

@@ -19,7 +19,7 @@ use super::accounts::{SETTINGS_BYTES_MAX, account_id, known};
 use super::endpoints::{REASON_CHARS_MAX, find, find_in, here};
 use super::fields::{Bad, Fields, bad, id, number, parse, text};
 use super::policies::moment_text;
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, json_body, json_body_or_none};
 use super::{ApiState, unexpected};
@@ -71,8 +71,11 @@ pub(super) async fn rotate(
     let mut fields = Fields::read_or_empty(&body)?;
     let hours = fields.optional("overlap_hours", number(0, OVERLAP_HOURS_MAX)).unwrap_or(OVERLAP_HOURS);
     let brought = fields.optional("signing_secret", signing_secret);
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if row.settings.queue.is_some() {
+        return Err(Problem::new(Kind::NotFound, "a queue has no keys: nothing is signed for its workers"));
+    }
     if let Some(new) = &brought {
-        let row = api.read(move |_, view| here(view, key)).await?;
         for (_, old) in opened(&api, key, &row)? {
             if old.as_bytes() == new.as_bytes() {
                 fields.fail("signing_secret", bad("in-use", "this key signs already; bring another"));

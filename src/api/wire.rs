@@ -71,7 +71,10 @@ pub struct CountsOut {
 pub struct EndpointOut {
     id: EndpointId,
     account_id: AccountId,
+    #[serde(skip_serializing_if = "String::is_empty")]
     url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     event_types: Vec<String>,
     description: String,
     schedule: Option<Value>,
@@ -127,7 +130,10 @@ pub struct DeliveryOut {
     event_type: String,
     account_id: AccountId,
     endpoint_id: EndpointId,
+    #[serde(skip_serializing_if = "String::is_empty")]
     endpoint_url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<&'static str>,
@@ -144,9 +150,9 @@ pub struct DeliveryOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_reason: Option<DeadReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
+    pub payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
+    pub payload_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,6 +204,7 @@ pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
         id: key.endpoint,
         account_id: key.account,
         url: settings.url.to_string(),
+        queue: settings.queue.as_ref().map(ToString::to_string),
         event_types: settings.event_types.iter().map(ToString::to_string).collect(),
         description: settings.description.to_string(),
         schedule: settings.schedule.as_ref().map(schedule_json),
@@ -298,6 +305,7 @@ impl<'a> Sight<'a> {
             None => None,
         });
         let endpoint_url = endpoint.settings.url.to_string();
+        let queue = endpoint.settings.queue.as_ref().map(ToString::to_string);
         let updated_at = match row.state {
             State::InFlight { started_at: at, .. }
             | State::Delivered { at }
@@ -315,6 +323,7 @@ impl<'a> Sight<'a> {
             account_id: key.account,
             endpoint_id: row.endpoint,
             endpoint_url,
+            queue,
             status: row.state.status().as_str(),
             held_by,
             due_at: due_at.map(moment_text),
@@ -443,11 +452,16 @@ impl<'a> Sight<'a> {
 
 /// An event's bytes: as JSON where they are, else as base64.
 fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
-    let Some(body) = view.body(BodySlot::Event(accepted))? else { return Ok((None, None)) };
-    let text = String::from_utf8(body.bytes.to_vec()).ok().filter(|_| too_deep(&body.bytes).is_none());
+    let body = view.body(BodySlot::Event(accepted))?;
+    Ok(body.map_or((None, None), |body| payload_of(&body.bytes)))
+}
+
+/// Bytes as JSON where they are, else as base64.
+pub fn payload_of(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
+    let text = String::from_utf8(bytes.to_vec()).ok().filter(|_| too_deep(bytes).is_none());
     match text.and_then(|text| RawValue::from_string(text).ok()) {
-        Some(json) => Ok((Some(json), None)),
-        None => Ok((None, Some(STANDARD.encode(&body.bytes)))),
+        Some(json) => (Some(json), None),
+        None => (None, Some(STANDARD.encode(bytes))),
     }
 }
 
@@ -509,12 +523,12 @@ fn fact(fact: &Fact) -> Value {
             "signed_with": signed_with,
         }),
         Fact::Delivered { attempt, response, rule, .. } => json!({
-            "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+            "attempt": attempt, "status_code": response.code(), "took_ms": response.took,
             "address": response.address, "rule": rule,
         }),
         Fact::Failed { attempt, failure, rule, counted, .. } => match failure {
             Failure::Answered(response) => json!({
-                "attempt": attempt, "status_code": response.status, "took_ms": response.took,
+                "attempt": attempt, "status_code": response.code(), "took_ms": response.took,
                 "address": response.address, "rule": rule, "counted": counted,
             }),
             Failure::Error { class, detail, took, reason, address, .. } => json!({

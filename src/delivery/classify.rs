@@ -95,6 +95,8 @@ fn error_rule(class: ErrorClass) -> &'static str {
         ErrorClass::EgressDenied => "egress-denied",
         ErrorClass::Interrupted => "interrupted",
         ErrorClass::NotSent => "not-sent",
+        ErrorClass::Worker => "worker",
+        ErrorClass::LeaseExpired => "lease-expired",
     }
 }
 

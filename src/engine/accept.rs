@@ -84,6 +84,9 @@ impl Engine {
         let hooklog_projections::lifecycle::State::Pending { due_at } = row.state else {
             unreachable!("a delivery begins pending")
         };
+        if self.endpoint(key)?.is_some_and(|endpoint| endpoint.settings.queue.is_some()) {
+            return self.waits(key, due_at, seq);
+        }
         let limits = self.lane_limits(key)?;
         let at_once = self.sending && self.alone.is_empty() && due_at <= self.now;
         if at_once && self.scheduler.reserve(key, limits, self.now) {

@@ -1,11 +1,13 @@
 //! Starting attempts: what the scheduler lets go, recorded before it leaves; and suspects, sent alone.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use hooklog_projections::account::Endpoint;
 use hooklog_projections::delivery::Due;
 use hooklog_projections::fact::{Actor, DeadReason, Fact};
-use hooklog_projections::ids::{DeliveryKey, EndpointKey};
+use hooklog_projections::ids::{DeliveryKey, EndpointKey, Seq};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{DueKey, Key};
@@ -41,8 +43,14 @@ impl Engine {
             };
             self.start_one(start)?;
         }
-        self.batch.turn.more = !self.waits_to_be_alone();
+        self.batch.turn.more |= !self.waits_to_be_alone();
         Ok(())
+    }
+
+    /// The next delivery that a worker is to be given.
+    pub(super) fn poll_queues(&mut self) -> Result<Option<Start>, Fatal> {
+        let mut source = DueRows { rows: &mut self.rows, log: &self.log };
+        Ok(self.queues.poll(self.now, &mut source)?)
     }
 
     /// Nothing starts until what is out has ended: a suspect is out, or waits to be.
@@ -50,7 +58,9 @@ impl Engine {
         !self.in_flight.is_empty() && (!self.alone.is_empty() || self.suspect_out)
     }
 
-    fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
+    /// What was polled, if it waits still and is of use. Else it went back.
+    pub(super) fn startable(&mut self, start: &Start) -> Result<Option<Delivery>, Fatal> {
+        let now = self.now;
         let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
         let row = match self.delivery(key) {
             // One row that cannot be read keeps nobody else from starting. It stays due, for a rebuild or the
@@ -60,22 +70,28 @@ impl Engine {
                     delivery = %start.delivery, %error,
                     "a delivery's row is damaged, it is not sent; `hooklog store rebuild` makes the rows anew"
                 );
-                self.scheduler.handle_unsent(start.endpoint, self.now);
-                return Ok(());
+                self.lanes(start.endpoint)?.handle_unsent(start.endpoint, now);
+                return Ok(None);
             }
             row => row?.filter(|row| row.state == State::Pending { due_at: start.due_at }),
         };
         let Some(row) = row else {
             // The scheduler's page was older than the log: what it knew is looked up again.
             tracing::error!(delivery = %start.delivery, "a due entry without a waiting delivery was skipped");
-            self.scheduler.handle_unsent(start.endpoint, self.now);
-            return Ok(());
+            self.lanes(start.endpoint)?.handle_unsent(start.endpoint, now);
+            return Ok(None);
         };
         if row.expire_at.is_some_and(|end| end <= self.now) {
             self.expire(key, start.endpoint, &row, start.due_at)?;
-            self.scheduler.handle_unsent(start.endpoint, self.now);
-            return Ok(());
+            self.lanes(start.endpoint)?.handle_unsent(start.endpoint, now);
+            return Ok(None);
         }
+        Ok(Some(row))
+    }
+
+    fn start_one(&mut self, start: Start) -> Result<(), Fatal> {
+        let Some(row) = self.startable(&start)? else { return Ok(()) };
+        let key = DeliveryKey { account: start.endpoint.account, seq: start.delivery };
         let alone = row.interruptions >= INTERRUPTIONS_ALONE;
         if alone && !self.in_flight.is_empty() {
             self.alone.push_back(start);
@@ -118,29 +134,16 @@ impl Engine {
         alone: bool,
         fresh: Option<(Bytes, Text)>,
     ) -> Result<(), Fatal> {
+        let (_, target) = self.record_attempt(delivery, endpoint, row, due_at)?;
         let account = self.account(endpoint.account)?.expect("a delivery's account exists");
-        let target = account.endpoints.get(&endpoint.endpoint).expect("a delivery's endpoint exists").clone();
         let signing = target.live_keys(self.now);
-        let (number, run) = (row.attempts + 1, row.run);
-        self.record(
-            Actor::Hooklog,
-            Fact::Attempted {
-                of: of(delivery, endpoint, row.latest),
-                due_at,
-                attempt: number,
-                try_number: row.tries + 1,
-                run,
-                endpoint_version: target.version,
-                signed_with: signing.iter().map(|key| key.id).collect(),
-            },
-        )?;
         self.suspect_out |= alone;
         self.in_flight.insert(delivery.seq, InFlight { delivery, endpoint, alone });
         self.batch.turn.attempts.push(Attempt {
             delivery,
             endpoint,
-            number,
-            run,
+            number: row.attempts + 1,
+            run: row.run,
             event: row.event.clone(),
             accepted: row.accepted,
             fresh,
@@ -150,6 +153,27 @@ impl Engine {
             due_at,
         });
         Ok(())
+    }
+
+    /// Records that an attempt is about to begin; where, and to whom.
+    pub(super) fn record_attempt(
+        &mut self,
+        delivery: DeliveryKey,
+        endpoint: EndpointKey,
+        row: &Delivery,
+        due_at: Timestamp,
+    ) -> Result<(Seq, Arc<Endpoint>), Fatal> {
+        let target = self.endpoint(endpoint)?.expect("a delivery's endpoint exists");
+        let fact = Fact::Attempted {
+            of: of(delivery, endpoint, row.latest),
+            due_at,
+            attempt: row.attempts + 1,
+            try_number: row.tries + 1,
+            run: row.run,
+            endpoint_version: target.version,
+            signed_with: target.live_keys(self.now).iter().map(|key| key.id).collect(),
+        };
+        Ok((self.record(Actor::Hooklog, fact)?, target))
     }
 }
 

@@ -3,12 +3,16 @@
 use hooklog_projections::fact::{
     AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey,
 };
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, Seq};
+use hooklog_projections::ids::{
+    AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, LeaseId, Seq,
+};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Text;
 use hooklog_projections::time::{Millis, Timestamp};
 
 pub use super::access::AccessCommand;
+use super::leases::Job;
+use super::queues::JobEnd;
 use crate::log::Body;
 
 /// The most endpoints that one event goes to: a fan-out is one batch and never split.
@@ -136,6 +140,27 @@ pub enum Command {
     },
     /// Something about who may ask.
     Access(AccessCommand),
+    /// A worker waits for jobs of a queue.
+    Claim {
+        /// Of which.
+        queue: EndpointKey,
+        /// At most so many; [`CLAIM_MAX`](super::leases::CLAIM_MAX) is the most.
+        max: u32,
+        /// For so long, if there is none yet; [`CLAIM_WAIT_MAX`](super::leases::CLAIM_WAIT_MAX) is the longest.
+        wait: Millis,
+    },
+    /// A worker is still at it.
+    ExtendLease {
+        /// What it was given the job with.
+        lease: LeaseId,
+    },
+    /// A worker has ended its attempt.
+    EndLease {
+        /// What it was given the job with.
+        lease: LeaseId,
+        /// How.
+        end: JobEnd,
+    },
     /// The owner of an endpoint was told of dead deliveries.
     OwnerTold {
         /// Of which endpoint.
@@ -202,6 +227,21 @@ pub enum Answer {
         /// The same event had been taken in before; nothing was done now.
         duplicate: bool,
     },
+    /// Jobs for a worker; none if it waited in vain.
+    Claimed {
+        /// In the order in which they were due.
+        jobs: Vec<Job>,
+    },
+    /// A lease goes on.
+    Lease {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// A worker's attempt has ended.
+    LeaseEnded {
+        /// Of which delivery.
+        delivery: DeliveryKey,
+    },
     /// Deliveries that start again.
     Replayed {
         /// Which.
@@ -227,6 +267,24 @@ pub enum Rejection {
     /// No such delivery in the account.
     #[error("there is no such delivery")]
     UnknownDelivery,
+    /// No such worker queue.
+    #[error("there is no such queue; make one as an endpoint with `queue` in place of `url`")]
+    UnknownQueue,
+    /// A queue of that name exists.
+    #[error("the queue `{name}` exists already; names of queues are unique in a store")]
+    QueueExists {
+        /// The name.
+        name: Text,
+    },
+    /// A URL cannot become a queue, nor a queue another one or a URL.
+    #[error("an endpoint stays a URL, or the queue that it is: make another one")]
+    QueueFixed,
+    /// The lease is over, or never was one.
+    #[error(
+        "the lease is over: the job was ended, or went back to its queue because nothing was heard of its worker; \
+         drop this result and claim again"
+    )]
+    LeaseOver,
     /// The event id was used for other content.
     #[error(
         "the event id was used before for other content; ids are unique in an account: send the same bytes, \

@@ -97,7 +97,7 @@ impl HttpCourier {
 }
 
 /// The data of an envelope that was built at acceptance; bytes that are none go as they are.
-fn data_of(body: &Bytes, event: &str) -> Bytes {
+pub(crate) fn data_of(body: &Bytes, event: &str) -> Bytes {
     const DATA: &[u8] = b"\",\"data\":";
     let head = format!("{{\"id\":\"{event}\",\"type\":\"");
     // Neither id nor type holds a quotation mark, so the first one after the head ends the type.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use hooklog_projections::fact::Actor;
-use hooklog_projections::ids::Seq;
+use hooklog_projections::ids::{LeaseId, Seq};
 use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Millis, Timestamp};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
@@ -49,6 +49,7 @@ pub trait Courier: Send + Sync + 'static {
 pub(super) enum Message {
     Ask { actor: Actor, command: Command, reply: Reply, _room: OwnedSemaphorePermit },
     Ended { delivery: Seq, outcome: Outcome },
+    Unclaimed { lease: LeaseId },
     Control(Control),
 }
 
@@ -209,11 +210,7 @@ impl Driver {
             let turn = turn?;
             more = turn.more || !self.engine.has_room();
             self.health.turned(&self.engine, self.clock.monotonic());
-            for (ticket, answer) in turn.answers {
-                if let Some(reply) = self.waiting.remove(&ticket) {
-                    let _ = reply.send(answer);
-                }
-            }
+            self.answer(turn.answers);
             for settle in self.settles.drain(..) {
                 let _ = settle.send(self.engine.log.snapshot());
             }
@@ -302,6 +299,9 @@ impl Driver {
             Message::Ended { delivery, outcome } => {
                 self.engine.handle(Input::Outcome { delivery, outcome }, &mut chance)?;
             }
+            Message::Unclaimed { lease } => {
+                self.engine.handle(Input::Unclaimed { lease }, &mut chance)?;
+            }
             Message::Control(Control::Settle(reply)) => {
                 self.engine.settle();
                 self.settles.push(reply);
@@ -309,11 +309,7 @@ impl Driver {
             Message::Control(Control::Switch(rebuilt, reply)) => {
                 // The batch in the making is of the old views: it goes first.
                 let turn = self.engine.finish()?;
-                for (ticket, answer) in turn.answers {
-                    if let Some(reply) = self.waiting.remove(&ticket) {
-                        let _ = reply.send(answer);
-                    }
-                }
+                self.answer(turn.answers);
                 self.let_go(turn.attempts);
                 let switched = self.engine.switch(*rebuilt);
                 let fatal = switched.is_err();
@@ -331,6 +327,18 @@ impl Driver {
             Message::Control(Control::Stop) => return Ok(true),
         }
         Ok(false)
+    }
+
+    /// The answers are durable. Jobs for a worker that has gone meanwhile are taken back at once.
+    fn answer(&mut self, answers: Vec<(Ticket, Result<Answer, Rejection>)>) {
+        for (ticket, answer) in answers {
+            let Some(reply) = self.waiting.remove(&ticket) else { continue };
+            if let Err(Ok(Answer::Claimed { jobs })) = reply.send(answer) {
+                for job in jobs {
+                    let _ = self.sender.send(Message::Unclaimed { lease: job.lease });
+                }
+            }
+        }
     }
 
     /// The records are durable: the requests may leave.

@@ -1,11 +1,12 @@
 //! Accounts and endpoints: made, changed, held and let go.
 
-use hooklog_projections::account::Hold;
+use hooklog_projections::account::{Hold, Queues};
 use hooklog_projections::fact::{
     AccountSettings, Actor, DisabledReason, EndpointSettings, Fact, Sealed, SigningKey,
 };
 use hooklog_projections::ids::{AccountId, EndpointKey, KeyId};
 use hooklog_projections::policy::Text;
+use hooklog_projections::tables::Tables;
 use hooklog_projections::time::Millis;
 
 use super::command::{Answer, ENDPOINTS_MAX, LIVE_KEYS_MAX, Rejection};
@@ -65,6 +66,11 @@ impl Engine {
         if account.endpoints.len() >= ENDPOINTS_MAX {
             return Ok(Err(Rejection::TooManyEndpoints));
         }
+        if let Some(name) = &settings.queue
+            && self.rows.over(&**self.log.disk()).get::<Queues>(name)?.is_some()
+        {
+            return Ok(Err(Rejection::QueueExists { name: name.clone() }));
+        }
         self.record(actor, Fact::EndpointCreated { key, settings, signing })?;
         Ok(Ok(Answer::Endpoint { version: 1 }))
     }
@@ -82,6 +88,9 @@ impl Engine {
         };
         if endpoint.version != version {
             return Ok(Err(Rejection::VersionConflict { version: endpoint.version }));
+        }
+        if endpoint.settings.queue != settings.queue {
+            return Ok(Err(Rejection::QueueFixed));
         }
         let signing = new_key.map_or_else(|| endpoint.live_keys(self.now), |key| vec![key]);
         self.record(actor, Fact::EndpointChanged { key, settings, signing })?;

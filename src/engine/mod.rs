@@ -12,7 +12,9 @@ pub mod courier;
 pub mod driver;
 mod endpoints;
 pub mod handle;
+pub mod leases;
 mod outcome;
+mod queues;
 mod recover;
 mod replay;
 mod reseal;
@@ -26,7 +28,7 @@ use bytes::Bytes;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, Entry, Fact, Of, Sealed, SigningKey};
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
 use hooklog_projections::lane::Lanes;
 use hooklog_projections::lifecycle::{Delivery, Illegal};
 use hooklog_projections::policy::Text;
@@ -42,6 +44,9 @@ use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
 pub use command::{AccessCommand, Answer, Command, Enqueue, Rejection, Scope};
+pub use leases::Job;
+use leases::Leases;
+pub use queues::{JobEnd, Then};
 pub use recover::StartError;
 pub use server_policy::ServerPolicy;
 
@@ -89,6 +94,11 @@ pub enum Input {
     NotSent {
         /// The delivery's position.
         delivery: Seq,
+    },
+    /// A job was given to a worker that was gone by then.
+    Unclaimed {
+        /// What it was given with.
+        lease: LeaseId,
     },
 }
 
@@ -160,6 +170,11 @@ pub struct Engine {
     rows: Rows,
     published: Arc<Published>,
     scheduler: Scheduler,
+    /// What waits for workers. Theirs are no requests of this process, so they share no limit with those.
+    queues: Scheduler,
+    leases: Leases,
+    /// The next turn begins with what workers want: neither keeps the other from its room in the batch.
+    queues_first: bool,
     policy: ServerPolicy,
     accounts: HashMap<AccountId, Arc<CachedAccount>>,
     in_flight: HashMap<Seq, InFlight>,
@@ -212,12 +227,19 @@ impl Engine {
     /// Takes one input into the turn.
     pub fn handle(&mut self, input: Input, chance: &mut dyn Chance) -> Result<(), Fatal> {
         match input {
+            Input::Command { ticket, command: Command::Claim { queue, max, wait }, .. } => {
+                // Answered by `finish`, in this turn or in a later one.
+                if let Err(rejection) = self.claim(ticket, queue, max, wait)? {
+                    self.batch.turn.answers.push((ticket, Err(rejection)));
+                }
+            }
             Input::Command { ticket, actor, command } => {
-                let answer = self.decide(actor, command)?;
+                let answer = self.decide(actor, command, chance)?;
                 self.batch.turn.answers.push((ticket, answer));
             }
             Input::Outcome { delivery, outcome } => self.handle_outcome(delivery, outcome, chance)?,
             Input::NotSent { delivery } => self.handle_not_sent(delivery)?,
+            Input::Unclaimed { lease } => self.handle_unclaimed(lease)?,
         }
         Ok(())
     }
@@ -225,7 +247,16 @@ impl Engine {
     /// Ends the turn: starts what is due, appends the batch, publishes it. After an error nothing of the
     /// turn may be answered but [`Rejection::OutcomeUnknown`], and the engine is of no more use.
     pub fn finish(&mut self) -> Result<Turn, Fatal> {
-        self.start_due()?;
+        self.expire_leases()?;
+        self.queues_first = !self.queues_first;
+        if self.queues_first {
+            self.give_out()?;
+            self.start_due()?;
+        } else {
+            self.start_due()?;
+            self.give_out()?;
+        }
+        self.answer_claims()?;
         self.batch.turn.entries = self.batch.entries.len();
         if !self.batch.entries.is_empty() || self.batch.settle {
             self.commit()?;
@@ -235,7 +266,9 @@ impl Engine {
 
     /// When the next turn is needed, if nothing happens before.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        if self.sending && !self.waits_to_be_alone() { self.scheduler.next_wake() } else { None }
+        let requests = self.scheduler.next_wake().filter(|_| self.sending && !self.waits_to_be_alone());
+        let queues = self.queues.next_wake().filter(|_| self.sending);
+        [requests, queues, self.leases.next_wake()].into_iter().flatten().min()
     }
 
     /// What readers see.
@@ -255,7 +288,7 @@ impl Engine {
 
     /// Due entries in memory; all others lie on disk only.
     pub fn due_held(&self) -> usize {
-        self.scheduler.held()
+        self.scheduler.held() + self.queues.held()
     }
 
     /// Starts or stops making attempts.
@@ -273,8 +306,11 @@ impl Engine {
         self.batch.settle = true;
     }
 
-    fn decide(&mut self, actor: Actor, command: Command) -> Decision<Answer> {
+    fn decide(&mut self, actor: Actor, command: Command, chance: &mut dyn Chance) -> Decision<Answer> {
         match command {
+            Command::Claim { .. } => unreachable!("a claim is not answered at once"),
+            Command::ExtendLease { lease } => self.extend_lease(lease),
+            Command::EndLease { lease, end } => self.end_lease(lease, end, chance),
             Command::Enqueue(enqueue) => self.accept(actor, *enqueue),
             Command::CreateAccount { account, settings, secret } => {
                 self.create_account(actor, account, settings, secret)
@@ -393,6 +429,15 @@ impl Engine {
     fn lane_limits(&mut self, key: EndpointKey) -> Result<LaneLimits, Fatal> {
         let lane = self.rows.over(&**self.log.disk()).get::<Lanes>(&key)?.unwrap_or_default();
         let endpoint = self.endpoint(key)?;
+        if let Some(queue) = endpoint.as_ref().filter(|row| row.settings.queue.is_some()) {
+            let Endpoint { settings, hold, .. } = &**queue;
+            return Ok(self.queue_limits(
+                key,
+                hold.is_some(),
+                settings.in_flight_max,
+                settings.rate_per_second,
+            ));
+        }
         let breaker = if lane.down >= BREAKER_FAILURES {
             let hold_max = RetryPolicy::of(&self.policies(key)?.schedule).hold_max();
             let hold_max = self.policy.played(hold_max);
@@ -414,16 +459,22 @@ impl Engine {
 
     /// Tells the scheduler of a delivery that waits from now on.
     fn waits(&mut self, key: EndpointKey, due_at: Timestamp, delivery: Seq) -> Result<(), Fatal> {
-        let limits = self.lane_limits(key)?;
-        self.scheduler.handle_waiting(key, limits, (due_at, delivery), self.now);
+        let (limits, now) = (self.lane_limits(key)?, self.now);
+        self.lanes(key)?.handle_waiting(key, limits, (due_at, delivery), now);
         Ok(())
     }
 
     /// Tells the scheduler of an endpoint's limits as they are now.
     fn relimit(&mut self, key: EndpointKey) -> Result<(), Fatal> {
-        let limits = self.lane_limits(key)?;
-        self.scheduler.handle_limits(key, limits, self.now);
+        let (limits, now) = (self.lane_limits(key)?, self.now);
+        self.lanes(key)?.handle_limits(key, limits, now);
         Ok(())
+    }
+
+    /// Who schedules for an endpoint.
+    fn lanes(&mut self, key: EndpointKey) -> Result<&mut Scheduler, Fatal> {
+        let queue = self.endpoint(key)?.is_some_and(|endpoint| endpoint.settings.queue.is_some());
+        Ok(if queue { &mut self.queues } else { &mut self.scheduler })
     }
 }
 
@@ -434,6 +485,9 @@ fn of(delivery: DeliveryKey, endpoint: EndpointKey, previous: Seq) -> Of {
 fn limits(policy: &ServerPolicy) -> Limits {
     Limits { in_flight_max: policy.in_flight_max }
 }
+
+/// How many workers there are is not for this process to say.
+const NO_LIMITS: Limits = Limits { in_flight_max: usize::MAX };
 
 impl Engine {
     /// Makes rebuilt views the live ones. Between turns only.

@@ -27,6 +27,20 @@ pub(super) struct Policies {
     pub(super) retries: bool,
 }
 
+/// When the other side wants to be asked again.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    wait: Millis,
+    exactly: bool,
+}
+
+impl Asked {
+    /// That much later, whatever the schedule says.
+    pub(super) fn exactly(wait: Millis) -> Asked {
+        Asked { wait, exactly: true }
+    }
+}
+
 impl Engine {
     pub(super) fn handle_outcome(
         &mut self,
@@ -76,7 +90,10 @@ impl Engine {
                     let until = self.now + self.policy.played(span);
                     self.record(Actor::Hooklog, Fact::EndpointGated { key: out.endpoint, until })?;
                 }
-                self.after_failure(&out, &policies, verdict, retry_after, chance)?;
+                // The schedule's first wait is the least (`ukue`: as asked).
+                let exactly = policies.schedule == Schedule::Ukue;
+                let asked = retry_after.map(|wait| Asked { wait, exactly });
+                self.after_failure(&out, &policies, verdict, asked, chance)?;
                 self.disable_if_failing(out.endpoint)?;
             }
         }
@@ -102,6 +119,7 @@ impl Engine {
     ) -> Result<(), Fatal> {
         let rule = match class {
             ErrorClass::Interrupted => "interrupted",
+            ErrorClass::LeaseExpired => "lease-expired",
             _ => "not-sent",
         };
         let verdict = Verdict { ruling: Ruling::Retry, rule };
@@ -117,7 +135,7 @@ impl Engine {
         self.reschedule(out, self.now, rule)
     }
 
-    fn failed(
+    pub(super) fn failed(
         &mut self,
         out: &InFlight,
         verdict: Verdict,
@@ -135,12 +153,12 @@ impl Engine {
         self.record(Actor::Hooklog, fact).map(drop)
     }
 
-    fn after_failure(
+    pub(super) fn after_failure(
         &mut self,
         out: &InFlight,
         policies: &Policies,
         verdict: Verdict,
-        retry_after: Option<Millis>,
+        asked: Option<Asked>,
         chance: &mut dyn Chance,
     ) -> Result<(), Fatal> {
         let reason = match verdict.ruling {
@@ -152,10 +170,9 @@ impl Engine {
                 let retry = RetryPolicy::of(&policies.schedule);
                 match retry.wait(row.tries, row.max_tries, chance.draw()) {
                     Some(wait) => {
-                        let (wait, rule) = match retry_after {
-                            // The schedule's first wait is the least (`ukue`: as asked).
-                            Some(asked) if policies.schedule == Schedule::Ukue => (asked, "retry-after"),
-                            Some(asked) => (asked.max(retry.nominal(1)), "retry-after"),
+                        let (wait, rule) = match asked {
+                            Some(Asked { wait, exactly: true }) => (wait, "retry-after"),
+                            Some(Asked { wait, .. }) => (wait.max(retry.nominal(1)), "retry-after"),
                             None => (wait, "schedule"),
                         };
                         let due_at = self.now + self.policy.played(wait);
@@ -246,7 +263,10 @@ impl Engine {
         }
     }
 
-    fn in_flight_row(&mut self, out: &InFlight) -> Result<hooklog_projections::lifecycle::Delivery, Fatal> {
+    pub(super) fn in_flight_row(
+        &mut self,
+        out: &InFlight,
+    ) -> Result<hooklog_projections::lifecycle::Delivery, Fatal> {
         let row = self.delivery(out.delivery)?;
         let row = row.filter(|row| matches!(row.state, State::InFlight { .. } | State::Deciding { .. }));
         row.ok_or_else(|| {

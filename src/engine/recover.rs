@@ -15,7 +15,7 @@ use hooklog_projections::tables::{FOLDS_VERSION, Table, Tables};
 use hooklog_projections::time::Timestamp;
 use zeroize::Zeroizing;
 
-use super::{Batch, Engine, Fatal, ServerPolicy, limits};
+use super::{Batch, Engine, Fatal, NO_LIMITS, ServerPolicy, limits};
 use crate::clock::Chance;
 use crate::ids::{IdCodec, drawn};
 use crate::log::{self, Log, Opened, Pending, Space};
@@ -128,6 +128,9 @@ impl Engine {
         let published = Arc::new(Published::new(log.snapshot(), generation, settled, ids));
         Ok(Engine {
             scheduler: Scheduler::new(limits(&policy), now.max(log.last_at())),
+            queues: Scheduler::new(NO_LIMITS, now.max(log.last_at())),
+            leases: Default::default(),
+            queues_first: false,
             now: now.max(log.last_at()),
             log,
             rows,
@@ -161,11 +164,12 @@ impl Engine {
                 };
                 let endpoint = EndpointKey { account: delivery.account, endpoint: row.endpoint };
                 let out = Engine::was_in_flight(delivery, endpoint);
-                self.uncounted(
-                    &out,
-                    ErrorClass::Interrupted,
-                    "the server stopped while the request was out",
-                )?;
+                let queue = self.endpoint(endpoint)?.is_some_and(|row| row.settings.queue.is_some());
+                let detail = match queue {
+                    true => "the server stopped while a worker had it",
+                    false => "the server stopped while the request was out",
+                };
+                self.uncounted(&out, ErrorClass::Interrupted, detail)?;
             }
             self.finish()?;
         }
@@ -175,9 +179,11 @@ impl Engine {
         let live = self.rows.over(&**self.log.disk());
         let lanes = live.range::<Lanes>(Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
         self.scheduler = Scheduler::new(limits(&self.policy), self.now);
+        self.queues = Scheduler::new(NO_LIMITS, self.now);
+        let now = self.now;
         for (key, _) in lanes.into_iter().filter(|(_, lane)| lane.waiting > 0) {
             let limits = self.lane_limits(key)?;
-            self.scheduler.handle_backlog(key, limits, self.now);
+            self.lanes(key)?.handle_backlog(key, limits, now);
         }
         Ok(())
     }

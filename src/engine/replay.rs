@@ -91,7 +91,8 @@ impl Engine {
             rule: "retry-now".into(),
         };
         self.record(actor, fact)?;
-        self.scheduler.handle_gone(endpoint, (due_at, delivery.seq), self.now);
+        let now = self.now;
+        self.lanes(endpoint)?.handle_gone(endpoint, (due_at, delivery.seq), now);
         self.waits(endpoint, self.now, delivery.seq)?;
         Ok(Ok(Answer::Replayed { deliveries: vec![delivery] }))
     }
@@ -103,7 +104,8 @@ impl Engine {
         };
         let endpoint = endpoint_of(delivery, &row);
         self.record(actor, Fact::Cancelled { of: of(delivery, endpoint, row.latest), due_at, reason })?;
-        self.scheduler.handle_gone(endpoint, (due_at, delivery.seq), self.now);
+        let now = self.now;
+        self.lanes(endpoint)?.handle_gone(endpoint, (due_at, delivery.seq), now);
         Ok(Ok(Answer::Done))
     }
 

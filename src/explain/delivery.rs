@@ -6,7 +6,7 @@ use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, Rollout};
 use hooklog_projections::time::Timestamp;
 
-use super::words::{actor, capital, moment_near, quoted, span};
+use super::words::{actor, capital, first_line, moment_near, quoted, span};
 use super::{Explanation, Known, NOTHING};
 
 /// What is known, with the newest facts of the story picked out.
@@ -25,7 +25,10 @@ pub(super) struct Told<'a> {
 impl<'a> Told<'a> {
     pub(super) fn of(known: &'a Known<'a>) -> Told<'a> {
         let url = url::Url::parse(&known.endpoint.settings.url).ok();
-        let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("the endpoint").to_owned();
+        let host = match &known.endpoint.settings.queue {
+            Some(queue) => format!("queue `{queue}`"),
+            None => url.as_ref().and_then(|url| url.host_str()).unwrap_or("the endpoint").to_owned(),
+        };
         let mut told = Told {
             known,
             host,
@@ -89,6 +92,21 @@ impl<'a> Told<'a> {
 
     pub(super) fn delivered(&self, at: Timestamp) -> Explanation {
         let last = self.known.delivery.last_attempt.as_ref();
+        if let (Some(_), Some(last)) = (&self.known.endpoint.settings.queue, last) {
+            return Explanation {
+                sentence: format!(
+                    "Yes. `{}` was done by a worker of {} at {} ({}) on {} after {}.",
+                    self.known.delivery.event_type,
+                    self.host,
+                    self.when(at),
+                    self.ago(at),
+                    self.attempt(),
+                    span(last.took),
+                ),
+                reasons: Vec::new(),
+                next_step: NOTHING.into(),
+            };
+        }
         let answer = last.and_then(|last| last.status.map(|status| (status, last.took)));
         let answer =
             answer.map_or(String::new(), |(status, took)| format!(": HTTP {status} after {}", span(took)));
@@ -127,6 +145,9 @@ impl<'a> Told<'a> {
                 )
             }
             (None, true) => format!("Not yet. It is not due yet: the first try is {}.", self.ahead(start)),
+            (None, false) if self.known.endpoint.settings.queue.is_some() => {
+                format!("Not yet. It waits for a worker of {}.", self.host)
+            }
             (None, false) => {
                 format!("Not yet. The first try to {} starts as soon as there is room.", self.host)
             }
@@ -148,6 +169,8 @@ impl<'a> Told<'a> {
             "Wait: all that goes to this endpoint waits as long as it asked for."
         } else if start > self.known.now {
             "Wait, or have it tried at once (retry-now)."
+        } else if self.known.endpoint.settings.queue.is_some() {
+            "Wait a moment; if it stays so, look whether a worker runs."
         } else {
             "Wait a moment; if it stays so, the endpoint's limit of requests at a time is used up."
         };
@@ -195,6 +218,21 @@ impl<'a> Told<'a> {
 
     pub(super) fn in_flight(&self, started_at: Timestamp) -> Explanation {
         let timeout = self.known.endpoint.settings.timeout;
+        if self.known.endpoint.settings.queue.is_some() {
+            return Explanation {
+                sentence: format!(
+                    "Not yet. {}: a worker of {} has it since {} ({}).",
+                    capital(&self.attempt()),
+                    self.host,
+                    self.when(started_at),
+                    self.ago(started_at)
+                ),
+                reasons: Vec::new(),
+                next_step:
+                    "Wait: if nothing is heard of the worker for a minute, the job goes to another one."
+                        .into(),
+            };
+        }
         Explanation {
             sentence: format!(
                 "Not yet. {} to {} is under way since {} ({}).",
@@ -289,6 +327,9 @@ impl<'a> Told<'a> {
         }
         for (attempt, class) in &self.cut_off {
             out.push(match class {
+                ErrorClass::LeaseExpired => {
+                    format!("The worker of request {attempt} was not heard of any more; it used up no attempt.")
+                }
                 ErrorClass::Interrupted => format!(
                     "Request {attempt} was cut off by a restart of the server, so {} may have it; it used up no \
                      attempt.",
@@ -328,7 +369,7 @@ impl<'a> Told<'a> {
                     span(response.took)
                 )
             }
-            Failure::Error { class, took, .. } => match class {
+            Failure::Error { class, took, detail, .. } => match class {
                 ErrorClass::Timeout => format!("{attempt} timed out after {}", span(*took)),
                 ErrorClass::Dns => format!("{attempt} failed: no usable address was found for {host}"),
                 ErrorClass::Connect => format!("{attempt} failed: no connection to {host}"),
@@ -344,6 +385,18 @@ impl<'a> Told<'a> {
                     format!("{attempt} was cut off by a restart of the server and is repeated")
                 }
                 ErrorClass::NotSent => format!("{attempt} never left the server and is repeated"),
+                ErrorClass::Worker => {
+                    format!(
+                        "{attempt} failed after {}: its worker said “{}”",
+                        span(*took),
+                        first_line(detail)
+                    )
+                }
+                ErrorClass::LeaseExpired => {
+                    format!(
+                        "{attempt} was cut off, for its worker was not heard of any more, and is repeated"
+                    )
+                }
             },
         })
     }

@@ -71,6 +71,7 @@ impl Case {
                     rate_per_second: None,
                     disable_after: None,
                     body_form: Default::default(),
+                    queue: None,
                 },
                 signing: vec![],
                 version: 1,

@@ -47,6 +47,12 @@ fn stamp(at: Timestamp) -> jiff::Timestamp {
         .unwrap_or(jiff::Timestamp::MAX)
 }
 
+/// What fits into a sentence of a longer text.
+pub(super) fn first_line(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    &line[..line.floor_char_boundary(200)]
+}
+
 pub(super) fn quoted(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(" (“{reason}”)") }
 }

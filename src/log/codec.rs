@@ -111,6 +111,7 @@ mod tests {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let response = Response {
             status: 503,
@@ -146,7 +147,12 @@ mod tests {
             Fact::EndpointCreated { key, settings: endpoint_settings.clone(), signing: signing.clone() },
             Fact::EndpointChanged {
                 key,
-                settings: EndpointSettings { schedule: None, ..endpoint_settings },
+                settings: EndpointSettings {
+                    url: "".into(),
+                    schedule: None,
+                    queue: Some("webhooks".into()),
+                    ..endpoint_settings
+                },
                 signing: signing.clone(),
             },
             Fact::EndpointPaused { key, reason: "maintenance".into() },
@@ -258,6 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_from_before_there_were_queues_are_read_as_urls() {
+        for name in ["EndpointCreated", "EndpointChanged"] {
+            let settings = match decode::<Fact>(&golden::read(&Path::new("facts/older").join(name))) {
+                Ok(Fact::EndpointCreated { settings, .. } | Fact::EndpointChanged { settings, .. }) => {
+                    settings
+                }
+                other => panic!("{name}: {other:?}"),
+            };
+            assert_eq!((settings.queue, &*settings.url), (None, "https://hooks.acme.example/in?x=1"));
+        }
+    }
+
+    #[test]
     fn shapes_within_facts_that_have_no_file_of_their_own() {
         let of = Of { account: AccountId(1), endpoint: EndpointId(2), delivery: Seq(3), previous: Seq(4) };
         let error = Failure::Error {
@@ -290,7 +309,7 @@ mod tests {
                 | Fact::Failed { failure: Failure::Answered(response), .. } => response.course = None,
                 other => panic!("{other:?}"),
             }
-            assert_eq!(decode::<Fact>(&golden::older(name)).unwrap(), now);
+            assert_eq!(decode::<Fact>(&golden::read(&Path::new("facts/older").join(name))).unwrap(), now);
         }
         let older = Older::Error { class: ErrorClass::Timeout, detail: "no answer", took: Millis(10_000) };
         let now = Failure::Error {

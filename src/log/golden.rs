@@ -13,23 +13,16 @@ pub(super) fn check(name: &Path, written: &[u8]) -> Vec<u8> {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, to_hex(written)).unwrap();
     }
-    let bytes = read(&path);
+    let bytes = read(name);
     assert_eq!(to_hex(written), to_hex(&bytes), "{} is written differently now", path.display());
     bytes
 }
 
-/// The bytes of `fixtures/logs/v1/facts/older/<name>.hex`: written before a field was appended, and read since.
-pub(super) fn older(name: &str) -> Vec<u8> {
-    read(
-        &Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("fixtures/logs/v1/facts/older")
-            .join(name)
-            .with_extension("hex"),
-    )
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+/// The bytes of `fixtures/logs/v1/<name>.hex`, as an older Hooklog wrote them.
+pub(super) fn read(name: &Path) -> Vec<u8> {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/logs/v1").join(name).with_extension("hex");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     from_hex(&text)
 }
 

@@ -1,7 +1,7 @@
 //! What an owner is told, as plain words and as JSON. Pure; holds no payload and no secret, only host names.
 
 use hooklog_projections::account::{Account, Endpoint};
-use hooklog_projections::fact::{DeadReason, DisabledReason};
+use hooklog_projections::fact::{DeadReason, DisabledReason, EndpointSettings};
 use hooklog_projections::ids::{DeliveryId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::{Delivery, State};
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub fn dead(
     endpoint: &Endpoint,
     deliveries: &[(DeliveryId, Delivery)],
 ) -> Message {
-    let host = host(&endpoint.settings.url);
+    let host = host(&endpoint.settings);
     let named: Vec<_> = deliveries.iter().take(NAMED_MAX).map(|(id, row)| named(*id, row)).collect();
     let count = deliveries.len();
     let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
@@ -89,7 +89,7 @@ pub fn disabled(
     reason: &DisabledReason,
     seq: Seq,
 ) -> Message {
-    let host = host(&endpoint.settings.url);
+    let host = host(&endpoint.settings);
     let why = match reason {
         DisabledReason::Gone => "it answered 410 (gone)".to_owned(),
         DisabledReason::Failing { .. } => "it has done nothing but fail for too long".to_owned(),
@@ -156,13 +156,17 @@ fn named(id: DeliveryId, row: &Delivery) -> DeadDelivery {
     }
 }
 
-fn host(url: &str) -> String {
-    url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+fn host(settings: &EndpointSettings) -> String {
+    if let Some(queue) = &settings.queue {
+        return format!("queue {queue}");
+    }
+    let url = url::Url::parse(&settings.url).ok();
+    url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use hooklog_projections::fact::{AccountSettings, EndpointSettings, Schemes, Sealed};
+    use hooklog_projections::fact::{AccountSettings, Schemes, Sealed};
     use hooklog_projections::ids::{AccountId, EndpointId};
     use hooklog_projections::lifecycle::LastAttempt;
     use hooklog_projections::policy::Rollout;
@@ -192,6 +196,7 @@ mod tests {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         let endpoint =
             Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };

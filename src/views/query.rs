@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
-use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints, Queues};
 use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
@@ -253,6 +253,12 @@ impl View<'_> {
         }
         page.next = Some(before);
         Ok(page)
+    }
+
+    /// The worker queue of a name.
+    pub fn queue(&self, name: &str) -> Result<Option<EndpointKey>, log::Error> {
+        // No disk takes an empty key.
+        if name.is_empty() { Ok(None) } else { self.row::<Queues>(&name.into()) }
     }
 
     /// Whether the owner is yet to be told of a dead delivery.

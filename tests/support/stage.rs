@@ -12,7 +12,7 @@ use hooklog::clock::{SeededChance, Steady};
 use hooklog::delivery::{Answer as Heard, Fault, Outcome};
 use hooklog::engine::command::body_ref;
 use hooklog::engine::{
-    Answer, Attempt, Command, Engine, Enqueue, Input, Rejection, Scope, ServerPolicy, Ticket,
+    Answer, Attempt, Command, Engine, Enqueue, Input, Job, JobEnd, Rejection, Scope, ServerPolicy, Ticket,
 };
 use hooklog::log::mark::MemoryMark;
 use hooklog::log::memory::MemoryDisk;
@@ -23,7 +23,7 @@ use hooklog_projections::counts::Counts;
 use hooklog_projections::fact::{
     AccountSettings, Actor, EndpointSettings, Entry, Fact, Failure, Schemes, Sealed,
 };
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
@@ -69,6 +69,8 @@ pub struct Stage {
     pub receiver: Option<Receiver>,
     pub out: BTreeMap<Seq, (Attempt, Timestamp)>,
     pub sent: Vec<Sent>,
+    /// All answers, in the order in which they were given.
+    pub answers: Vec<(Ticket, Result<Answer, Rejection>)>,
     /// Deliveries that were acknowledged, with what their body must be.
     pub known: BTreeMap<Seq, Bytes>,
     scripts: BTreeMap<EndpointId, VecDeque<String>>,
@@ -106,6 +108,7 @@ impl Stage {
             receiver: None,
             out: BTreeMap::new(),
             sent: Vec::new(),
+            answers: Vec::new(),
             known: BTreeMap::new(),
             scripts: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -282,6 +285,7 @@ impl Stage {
             rate_per_second: None,
             disable_after: None,
             body_form: Default::default(),
+            queue: None,
         };
         change(&mut settings);
         let created = self.ask(Command::CreateEndpoint { key, settings, signing: Vec::new() });
@@ -289,6 +293,61 @@ impl Stage {
         self.names.insert(name.to_owned(), key);
         self.scripts.insert(key.endpoint, script.iter().map(|word| (*word).to_owned()).collect());
         key
+    }
+
+    /// A worker queue, with settings of its own.
+    pub fn queue_with(&mut self, name: &str, change: impl FnOnce(&mut EndpointSettings)) -> EndpointKey {
+        self.endpoint_with(name, "*", &[], |settings| {
+            settings.url = "".into();
+            settings.queue = Some(name.into());
+            settings.schemes = Schemes { standard: false, ledger: false };
+            settings.in_flight_max = 1_000;
+            settings.schedule = Some(Schedule::Ukue);
+            change(settings);
+        })
+    }
+
+    /// What a worker is given that does not wait.
+    pub fn claim(&mut self, queue: EndpointKey, max: u32) -> Vec<Job> {
+        match self.ask(Command::Claim { queue, max, wait: Millis(0) }) {
+            Ok(Answer::Claimed { jobs }) => jobs,
+            other => panic!("not a claim's answer: {other:?}"),
+        }
+    }
+
+    /// A worker waits. What it is given is among the answers, one day.
+    pub fn wait_for(&mut self, queue: EndpointKey, max: u32, wait: Millis) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        let command = Command::Claim { queue, max, wait };
+        self.turn([Input::Command { ticket, actor: Actor::Cli, command }]);
+        ticket
+    }
+
+    /// What was answered to a worker that waited; `None` as long as it waits.
+    pub fn given(&self, ticket: Ticket) -> Option<Vec<Job>> {
+        self.answers.iter().find(|(to, _)| *to == ticket).map(|(_, answer)| match answer {
+            Ok(Answer::Claimed { jobs }) => jobs.clone(),
+            other => panic!("not a claim's answer: {other:?}"),
+        })
+    }
+
+    /// One turn with anything that the engine may be told.
+    pub fn inputs(&mut self, inputs: impl IntoIterator<Item = Input>) {
+        self.turn(inputs);
+    }
+
+    /// A worker ends its attempt.
+    pub fn end(&mut self, lease: LeaseId, end: JobEnd) -> Result<(), Rejection> {
+        self.ask(Command::EndLease { lease, end }).map(drop)
+    }
+
+    /// A worker is still at it.
+    pub fn extend(&mut self, lease: LeaseId) -> Result<Timestamp, Rejection> {
+        self.ask(Command::ExtendLease { lease }).map(|answer| match answer {
+            Answer::Lease { until } => until,
+            other => panic!("not a lease's answer: {other:?}"),
+        })
     }
 
     /// Changes an endpoint's settings.
@@ -415,7 +474,8 @@ impl Stage {
                 after(self.disk.crash(), self.mark.after_kill());
             }
             turn.attempts.into_iter().for_each(|attempt| self.leave(attempt));
-            answers.extend(turn.answers.into_iter().map(|(_, answer)| answer));
+            answers.extend(turn.answers.iter().map(|(_, answer)| answer.clone()));
+            self.answers.extend(turn.answers);
             if !turn.more {
                 return answers;
             }
@@ -586,14 +646,20 @@ impl Stage {
             let key = DeliveryKey { account: account(), seq: *seq };
             let row = view.delivery(key).expect("it can be read").expect("nothing is lost");
             counts.add(row.state.status());
+            let endpoint = EndpointKey { account: account(), endpoint: row.endpoint };
+            let place = view.endpoint(endpoint).expect("it can be read");
+            if place.as_ref().is_some_and(|place| place.settings.queue.is_some()) {
+                // Workers make no requests, and nobody wakes for them while they do not ask.
+                assert!(!requests.contains_key(seq), "a request for a queue's delivery");
+                continue;
+            }
             let requests = requests.get(seq).copied().unwrap_or(0);
             assert!(requests <= row.attempts, "a request without its record: {row:?}");
             assert!(requests + row.interruptions >= row.attempts || row.run > 1, "a record without request");
             assert!(row.tries + row.interruptions <= row.attempts);
             let body = view.body(BodySlot::Event(row.accepted)).expect("it can be read");
             assert_eq!(&body.expect("it is kept").bytes, bytes, "the body is what came in");
-            let endpoint = EndpointKey { account: account(), endpoint: row.endpoint };
-            let held = view.endpoint(endpoint).expect("it can be read").is_none_or(|row| row.hold.is_some());
+            let held = place.is_none_or(|row| row.hold.is_some());
             match row.state {
                 State::InFlight { .. } => assert!(self.out.contains_key(seq), "{seq} is in flight nowhere"),
                 State::Pending { .. } => {
