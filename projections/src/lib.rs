@@ -21,6 +21,7 @@ pub mod ids;
 pub mod lane;
 pub mod lifecycle;
 pub mod policy;
+pub mod replay;
 pub mod tables;
 pub mod time;
 
@@ -45,6 +46,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     change::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
+    replay::fold(tables, entry).map_err(FoldError::Rows)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
 }
 
@@ -56,7 +58,7 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 15] = [
+pub const TABLES: [(&str, Cadence); 19] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -72,6 +74,10 @@ pub const TABLES: [(&str, Cadence); 15] = [
     named::<change::Changes>(),
     named::<hour::Hours>(),
     named::<hour::Gates>(),
+    named::<event::Unrouted>(),
+    named::<delivery::DeadGroups>(),
+    named::<replay::Replays>(),
+    named::<replay::Running>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

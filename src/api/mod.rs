@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `stream`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `replays`, `explain`, `stream`, `store`, `health` | the routes of each noun |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`access`], [`serve`] | what every request passes |
@@ -24,6 +24,7 @@ mod health;
 mod policies;
 pub mod problem;
 mod query;
+mod replays;
 mod rim;
 mod secrets;
 pub mod serve;
@@ -192,6 +193,8 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/deliveries/{id}/replay", post(deliveries::replay))
         .route("/v1/deliveries/{id}/retry-now", post(deliveries::retry_now))
         .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
+        .route("/v1/replays", post(replays::create).get(replays::list))
+        .route("/v1/replays/{id}", get(replays::show).delete(replays::cancel))
         .route("/v1/explain/{id}", get(explain::explain))
         .route("/v1/stream", get(stream::stream))
         .route("/v1/status", get(health::status))

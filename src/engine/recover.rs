@@ -137,6 +137,7 @@ impl Engine {
             in_flight: Default::default(),
             alone: Default::default(),
             suspect_out: false,
+            removed: Default::default(),
             batch: Batch::default(),
             settled_at: row.upto,
             sending: false,
@@ -176,6 +177,9 @@ impl Engine {
         let lanes = live.range::<Lanes>(Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
         self.scheduler = Scheduler::new(limits(&self.policy), self.now);
         for (key, _) in lanes.into_iter().filter(|(_, lane)| lane.waiting > 0) {
+            if self.endpoint(key)?.is_some_and(|endpoint| endpoint.removed()) {
+                self.removed.insert(key);
+            }
             let limits = self.lane_limits(key)?;
             self.scheduler.handle_backlog(key, limits, self.now);
         }
