@@ -71,9 +71,9 @@ impl World {
 
     async fn with(options: ApiOptions) -> World {
         let folder = tempfile::tempdir().expect("a folder");
-        let system = SystemClock::start();
-        let clock = ManualClock::at(system.now());
-        let store = Store::open(Options::new(folder.path()), system, true, &mut |_, _| {}).expect("a store");
+        let clock = ManualClock::at(SystemClock::start().now());
+        let options_of_store = Options::new(folder.path());
+        let store = Store::open(options_of_store, clock.clone(), true, &mut |_, _| {}).expect("a store");
         let (handle, master) = (store.handle().clone(), store.master().clone());
         let state = ApiState::new(handle, master, clock.clone(), Policy::default(), options);
         World { app: router(state.clone()), local: router(state.local()), clock, store, folder }
@@ -176,6 +176,11 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/deliveries/{id}/replay", "", "",              "401 401 401 401 404 403 403 409 409 409"),
     ("POST /v1/deliveries/{id}/retry-now", "", r#"{"x":1}"#, "401 401 401 401 404 403 403 422 422 422"),
     ("POST /v1/deliveries/{id}/cancel", "", r#"{"x":1}"#,    "401 401 401 401 404 403 403 422 422 422"),
+    ("POST /v1/replays", "", r#"{"account_id":"A","filter":{"status":"dead"},"dry_run":true}"#,
+                                                             "401 401 401 401 404 403 403 200 200 200"),
+    ("GET /v1/replays", "?account_id=A", "",                 "401 401 401 401 404 200 403 200 200 200"),
+    ("GET /v1/replays/{id}", "", "",                         "401 401 401 401 404 200 403 200 200 200"),
+    ("DELETE /v1/replays/{id}", "", "",                      "401 401 401 401 404 403 403 409 409 409"),
     ("GET /v1/queues/{name}", "", "",                        "401 401 401 401 404 200 403 200 200 200"),
     ("POST /v1/queues/{name}/jobs", "", r#"{"payload":1}"#,  "401 401 401 401 403 403 202 403 403 202"),
     ("POST /v1/queues/{name}/claim", "", r#"{"max":0}"#,     "401 401 401 401 422 403 403 422 403 422"),
@@ -207,6 +212,9 @@ async fn every_route_answers_every_role_as_the_table_says() {
     let [endpoint, event, delivery] = world.held(&account).await;
     let queue = json!({ "account_id": account, "queue": "jobs", "event_types": ["no.job"] });
     world.locally("POST", "/v1/endpoints", queue).await.ok(201);
+    let wish = json!({ "account_id": account, "filter": { "status": "dead" }, "reason": "to be called off" });
+    let replay = text(&world.locally("POST", "/v1/replays", wish).await.ok(202)["id"]);
+    world.locally("DELETE", &format!("/v1/replays/{replay}"), Value::Null).await;
     let expires_at = moment(world.clock.now().0 + 60_000);
     let mut keys = BTreeMap::new();
     for (caller, members) in [
@@ -242,6 +250,7 @@ async fn every_route_answers_every_role_as_the_table_says() {
             "endpoints" => &endpoint,
             "deliveries" => &delivery,
             "keys" => &sacrificed,
+            "replays" => &replay,
             _ => &event,
         };
         let path = format!("{path}{query}")

@@ -49,12 +49,15 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::AccountSecretChanged { account, .. }
         | Fact::PortalLinkCreated { account, .. }
         | Fact::PortalLinkUsed { account, .. }
+        | Fact::BulkReplayStarted { account, .. }
+        | Fact::BulkReplayCancelled { account, .. }
         | Fact::SecretRevealed { account, .. } => Some(Some(*account)),
         Fact::EndpointCreated { key, .. }
         | Fact::EndpointChanged { key, .. }
         | Fact::EndpointPaused { key, .. }
         | Fact::EndpointDisabled { key, .. }
         | Fact::EndpointResumed { key }
+        | Fact::EndpointRemoved { key, .. }
         | Fact::SigningKeysChanged { key, .. } => Some(Some(key.account)),
         Fact::ApiKeyCreated { account, .. }
         | Fact::ApiKeyRotated { account, .. }
@@ -71,6 +74,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::Dead { .. }
         | Fact::Replayed { .. }
         | Fact::Cancelled { .. }
+        | Fact::BulkReplayAdvanced { .. }
+        | Fact::BulkReplayEnded { .. }
         | Fact::OwnerTold { .. } => None,
     }
 }

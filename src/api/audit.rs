@@ -88,6 +88,11 @@ fn target(fact: &Fact) -> Value {
         Fact::SecretRevealed { endpoint, reason, .. } => {
             json!({ "endpoint_id": endpoint, "reason": reason })
         }
+        Fact::EndpointRemoved { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
+        Fact::BulkReplayStarted { id, reason, planned, .. } => {
+            json!({ "replay_id": id, "reason": reason, "planned": planned })
+        }
+        Fact::BulkReplayCancelled { id, .. } => json!({ "replay_id": id }),
         // Of an account or the store as a whole.
         _ => json!({}),
     }
