@@ -110,7 +110,7 @@ async fn furnish(handle: &Handle) {
             disable_after: None,
             body_form: Default::default(),
         };
-        let made = Command::CreateEndpoint { key, settings, signing: vec![] };
+        let made = Command::CreateEndpoint { key, settings, signing: vec![], secret: None };
         handle.ask(Actor::Cli, made).await.expect("it is new");
     }
 }

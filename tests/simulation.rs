@@ -160,7 +160,8 @@ impl World {
                 disable_after: (n == 3).then_some(Millis(48 * HOUR)),
                 body_form: Default::default(),
             };
-            let command = Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new() };
+            let command =
+                Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new(), secret: None };
             self.ask(command, Asked::Other);
         }
         self.turn();

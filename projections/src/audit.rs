@@ -55,7 +55,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::EndpointPaused { key, .. }
         | Fact::EndpointDisabled { key, .. }
         | Fact::EndpointResumed { key }
-        | Fact::SigningKeysChanged { key, .. } => Some(Some(key.account)),
+        | Fact::SigningKeysChanged { key, .. }
+        | Fact::EndpointSecretChanged { key, .. } => Some(Some(key.account)),
         Fact::ApiKeyCreated { account, .. }
         | Fact::ApiKeyRotated { account, .. }
         | Fact::ApiKeyRevoked { account, .. } => Some(*account),

@@ -347,6 +347,13 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
+    /// An endpoint got a webhook secret of its own, or gave it up. Its version stays.
+    EndpointSecretChanged {
+        /// Which.
+        key: EndpointKey,
+        /// Signs `X-Ledger-Signature` from now on, in place of the account's; `None`: the account's does.
+        secret: Option<Sealed>,
+    },
 }
 
 /// Which delivery a fact is of, and where its story goes on.
@@ -579,6 +586,7 @@ impl Fact {
             Fact::PortalLinkCreated { .. } => "PortalLinkCreated",
             Fact::PortalLinkUsed { .. } => "PortalLinkUsed",
             Fact::SecretRevealed { .. } => "SecretRevealed",
+            Fact::EndpointSecretChanged { .. } => "EndpointSecretChanged",
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::ids::{AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, Even
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 3;
+pub const FOLDS_VERSION: u32 = 4;
 
 /// One keyed table of a view.
 pub trait Table {

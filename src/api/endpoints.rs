@@ -56,6 +56,7 @@ struct Form {
     disable_after_secs: Option<Option<u64>>,
     body_form: Option<Option<BodyForm>>,
     headers: Option<Headers>,
+    ledger_secret: Option<Option<Zeroizing<String>>>,
 }
 
 impl Form {
@@ -74,6 +75,7 @@ impl Form {
             disable_after_secs: fields.patch("disable_after_secs", number(60, 365 * 24 * 3600)),
             body_form: fields.patch("body_form", word("`envelope`, `data`")),
             headers: headers(fields, &api.shared.options.policy.signature_header),
+            ledger_secret: fields.patch("ledger_secret", secrets::account_secret),
         }
     }
 
@@ -134,7 +136,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
     let account = api.account_member(&mut fields)?;
-    let form = Form::of(&mut fields, &api);
+    let mut form = Form::of(&mut fields, &api);
     let brought = fields.optional("signing_secret", secrets::signing_secret);
     if fields.raw("url").is_none_or(|url| url.get() == "null") {
         fields.fail("url", bad("missing", "the member is missing"));
@@ -157,9 +159,11 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
         disable_after: None,
         body_form: BodyForm::Envelope,
     };
+    let own = form.ledger_secret.take().flatten().map(|secret| secrets::seal_own(&api, key, &secret));
     form.apply(&mut settings, &Vec::new())?;
     let (signing, secret) = secrets::seal(&api, key, &brought.map_or_else(secrets::drawn_key, Ok)?);
-    match api.ask(Command::CreateEndpoint { key, settings, signing: vec![signing] }).await? {
+    let create = Command::CreateEndpoint { key, settings, signing: vec![signing], secret: own };
+    match api.ask(create).await? {
         Answer::Endpoint { .. } => {}
         other => return Err(unexpected(other)),
     }
@@ -208,7 +212,7 @@ pub(super) async fn change(
     let wanted = wanted_version(request.headers())?;
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
-    let form = Form::of(&mut fields, &api);
+    let mut form = Form::of(&mut fields, &api);
     if form.url == Some(None) {
         fields.fail("url", bad("missing", "a URL cannot be cleared"));
     }
@@ -226,8 +230,14 @@ pub(super) async fn change(
     let moved = matches!(&form.url, Some(Some(url)) if moved(&before.settings.url, url));
     let kept = if moved { Vec::new() } else { settings.headers.clone() };
     settings.headers = kept.clone();
+    let own = form.ledger_secret.take();
+    let own = own.map(|own| own.map(|secret| secrets::seal_own(&api, key, &secret)));
+    let own = own.or((moved && before.secret.is_some()).then_some(None));
     form.apply(&mut settings, &kept)?;
     if settings == before.settings {
+        if let Some(secret) = own {
+            api.ask(Command::ChangeEndpointSecret { key, secret }).await?;
+        }
         return answer(&api, key, StatusCode::OK, None).await;
     }
     let (new_key, secret) = if moved {
@@ -236,7 +246,8 @@ pub(super) async fn change(
     } else {
         (None, None)
     };
-    api.ask(Command::ChangeEndpoint { key, version: before.version, settings, new_key }).await?;
+    let change = Command::ChangeEndpoint { key, version: before.version, settings, new_key, secret: own };
+    api.ask(change).await?;
     answer(&api, key, StatusCode::OK, secret).await
 }
 

@@ -74,7 +74,7 @@ mod tests {
         Founded AccountCreated AccountChanged EndpointCreated EndpointChanged EndpointPaused EndpointDisabled
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
-        ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
+        ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed EndpointSecretChanged
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -244,6 +244,7 @@ mod tests {
                 endpoint: Some(key.endpoint),
                 reason: "a receiver cannot verify".into(),
             },
+            Fact::EndpointSecretChanged { key, secret: Some(Sealed(vec![1, 2, 7])) },
         ]
     }
 

@@ -193,8 +193,14 @@ mod tests {
             disable_after: None,
             body_form: Default::default(),
         };
-        let endpoint =
-            Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };
+        let endpoint = Endpoint {
+            settings,
+            signing: vec![],
+            version: 1,
+            hold: None,
+            created_at: Timestamp(0),
+            secret: None,
+        };
         (EndpointKey { account: AccountId(1), endpoint: EndpointId(2) }, account, endpoint)
     }
 
