@@ -15,7 +15,7 @@ use hooklog_projections::policy::{Jitter, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Value, json};
 use support::case::{
-    Hook, LONG, SECOND, SECRET, Setup, VECTORS_AT, World, delivery, logs, moment, signatures, signed_with,
+    Hook, LONG, SECOND, SECRET, Setup, VECTORS_AT, World, delivery, moment, signatures, signed_with,
     standard, text,
 };
 use support::judge::ledger;
@@ -374,8 +374,10 @@ async fn an_older_key_is_retired_and_the_newest_is_not() {
     // A change of the settings keeps the keys.
     world.patch(&path, json!({ "description": "production" })).await.ok(200);
     assert_eq!(secrets(&revealed(&world, &endpoint).await), [SECOND]);
-    let logged = String::from_utf8_lossy(&logs()).into_owned();
-    assert!(logged.contains("signing secrets of an endpoint were revealed") && logged.contains(&endpoint));
+    let audit = world.get(&format!("/v1/audit?account_id={account}")).await.ok(200);
+    let shown =
+        |entry: &&Value| entry["fact"] == "SecretRevealed" && entry["endpoint_id"] == endpoint.as_str();
+    assert_eq!(audit["data"].as_array().expect("a list").iter().filter(shown).count(), 2, "{audit}");
     world.always_true(&mut [&mut hook]).await;
 }
 
