@@ -90,7 +90,7 @@ async fn run(name: &str, round: u32, events: u64, disk: Arc<dyn Disk>, mark: Mar
             body_form: Default::default(),
             queue: None,
         };
-        let made = Command::CreateEndpoint { key, settings, signing: vec![] };
+        let made = Command::CreateEndpoint { key, settings, signing: vec![], secret: None };
         handle.ask(Actor::Cli, made).await.expect("it is new");
     }
     let (wall, cpu) = (Instant::now(), cpu_micros());

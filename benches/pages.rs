@@ -115,7 +115,7 @@ async fn set_up(handle: &Handle, account: AccountId) {
         };
         let key = endpoint(account, n);
         handle
-            .ask(Actor::Cli, Command::CreateEndpoint { key, settings, signing: vec![] })
+            .ask(Actor::Cli, Command::CreateEndpoint { key, settings, signing: vec![], secret: None })
             .await
             .expect("new");
     }

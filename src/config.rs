@@ -27,12 +27,13 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 27] = [
+const VARIABLES: [&str; 29] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
     "HOOKLOG_DATA_BYTES_MAX",
     "HOOKLOG_DISABLE_AFTER_SECS",
+    "HOOKLOG_ENDPOINTS_MAX",
     "HOOKLOG_EXTRA_CA",
     "HOOKLOG_IN_FLIGHT_MAX",
     "HOOKLOG_KEY",
@@ -52,6 +53,7 @@ const VARIABLES: [&str; 27] = [
     "HOOKLOG_SCHEDULE",
     "HOOKLOG_SIGNATURE_HEADER",
     "HOOKLOG_STORE",
+    "HOOKLOG_TARGET_IN_FLIGHT_MAX",
     "HOOKLOG_TRUSTED_HOPS",
     "HOOKLOG_URL",
     "HOOKLOG_WAIT_DIVISOR",
@@ -122,6 +124,12 @@ pub struct Layer {
     /// Requests out at a time [default: from the open-file limit, 256 to 4096]
     #[arg(long, env = "HOOKLOG_IN_FLIGHT_MAX", hide_env_values = true, value_name = "N")]
     pub in_flight_max: Option<usize>,
+    /// Requests out at a time to one receiver (scheme, host and port), over all accounts [default: half of all]
+    #[arg(long, env = "HOOKLOG_TARGET_IN_FLIGHT_MAX", hide_env_values = true, value_name = "N")]
+    pub target_in_flight_max: Option<usize>,
+    /// Endpoints of an account [default: 1000]
+    #[arg(long, env = "HOOKLOG_ENDPOINTS_MAX", hide_env_values = true, value_name = "N")]
+    pub endpoints_max: Option<usize>,
     /// Bytes of an event's data [default: 65536]
     #[arg(long, env = "HOOKLOG_DATA_BYTES_MAX", hide_env_values = true, value_name = "BYTES")]
     pub data_bytes_max: Option<usize>,
@@ -316,6 +324,8 @@ impl Layer {
             disable_after_secs: self.disable_after_secs.or(below.disable_after_secs),
             signature_header: self.signature_header.or(below.signature_header),
             in_flight_max: self.in_flight_max.or(below.in_flight_max),
+            target_in_flight_max: self.target_in_flight_max.or(below.target_in_flight_max),
+            endpoints_max: self.endpoints_max.or(below.endpoints_max),
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
             notifications_key_file: self.notifications_key_file.or(below.notifications_key_file),
@@ -350,8 +360,9 @@ impl Layer {
         }
         let in_flight_max = self.in_flight_max.unwrap_or_else(|| in_flight_max(open_files_max()));
         let data_bytes_max = self.data_bytes_max.unwrap_or(DATA_BYTES_MAX);
-        if in_flight_max == 0 || data_bytes_max == 0 {
-            return Err(Failure::usage("in_flight_max and data_bytes_max are at least 1"));
+        if in_flight_max == 0 || self.target_in_flight_max == Some(0) || data_bytes_max == 0 {
+            let limits = "in_flight_max, target_in_flight_max and data_bytes_max";
+            return Err(Failure::usage(format!("{limits} are at least 1")));
         }
         store.policy = ServerPolicy {
             schedule: self.schedule.map_or(defaults.schedule, |text| text.0),
@@ -359,6 +370,8 @@ impl Layer {
             retries_percent,
             wait_divisor: self.wait_divisor.unwrap_or(1).max(1),
             in_flight_max,
+            target_in_flight_max: self.target_in_flight_max,
+            endpoints_max: self.endpoints_max.unwrap_or(defaults.endpoints_max),
             on_gone: self.on_gone.map_or(defaults.on_gone, |text| text.0),
             disable_after: self.disable_after_secs.map_or(defaults.disable_after, Millis::from_secs),
             signature_header: self.signature_header.unwrap_or_default(),
@@ -449,6 +462,8 @@ mod tests {
             retries_percent = 10
             signature_header = "X-Acme-Signature"
             in_flight_max = 7
+            target_in_flight_max = 3
+            endpoints_max = 10
             data_bytes_max = 1000
             notifications_url = "http://notifications.internal/v1/messages"
             "#,
@@ -461,6 +476,8 @@ mod tests {
         assert_eq!(config.store.policy.signature_header.as_str(), "X-Acme-Signature");
         assert_eq!(config.store.client.extra_ca.as_deref(), Some(Path::new("/etc/hooklog/ca.pem")));
         assert_eq!(config.store.policy.in_flight_max, 7);
+        assert_eq!(config.store.policy.target_in_flight_max, Some(3));
+        assert_eq!(config.store.policy.endpoints_max, 10);
         let Schedule::Custom { waits, jitter } = config.store.policy.schedule else { panic!("custom waits") };
         assert_eq!(waits, [Millis(60_000), Millis(300_000)]);
         assert_eq!(jitter.minus_percent, 20);

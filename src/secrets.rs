@@ -53,6 +53,13 @@ pub enum Purpose {
         /// Whose.
         account: AccountId,
     },
+    /// An endpoint's own webhook secret, in place of its account's.
+    EndpointSecret {
+        /// Whose endpoint.
+        account: AccountId,
+        /// Which endpoint.
+        endpoint: EndpointId,
+    },
     /// A signing key of an endpoint (`webhook-signature`).
     SigningKey {
         /// Whose endpoint.
@@ -309,6 +316,11 @@ impl Purpose {
                 out.extend_from_slice(&endpoint.to_bytes());
                 out.extend_from_slice(&key.to_bytes());
             }
+            Purpose::EndpointSecret { account, endpoint } => {
+                out.push(4);
+                out.extend_from_slice(&account.to_bytes());
+                out.extend_from_slice(&endpoint.to_bytes());
+            }
         }
         out
     }
@@ -333,6 +345,8 @@ mod tests {
             Purpose::StoreIdKey { store: StoreId(2) },
             Purpose::AccountSecret { account },
             Purpose::AccountSecret { account: AccountId(2) },
+            Purpose::EndpointSecret { account, endpoint },
+            Purpose::EndpointSecret { account: AccountId(2), endpoint },
             Purpose::SigningKey { account, endpoint, key: KeyId(1) },
             Purpose::SigningKey { account, endpoint, key: KeyId(2) },
             Purpose::SigningKey { account, endpoint: EndpointId(2), key: KeyId(1) },

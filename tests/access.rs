@@ -158,6 +158,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/endpoints/{id}/secret/rotate", "", "",        "401 401 401 401 404 403 403 200 403 200"),
     ("POST /v1/endpoints/{id}/secret/retire", "", r#"{"key_id":5}"#,
                                                              "401 401 401 401 404 403 403 422 403 422"),
+    ("POST /v1/endpoints/{id}/ledger-secret/rotate", "", "", "401 401 401 401 404 403 403 200 403 200"),
     ("POST /v1/events", "", r#"{"account_id":"A","type":"a.b","data":1}"#,
                                                              "401 401 401 401 403 403 202 403 403 202"),
     ("POST /v1/events/batch", "", r#"{"events":[{"account_id":"A","type":"a.b","data":1}]}"#,

@@ -1,6 +1,6 @@
 //! Cases of the areas *dns* and *ssrf* that only a whole service shows: what is recorded of the addresses that an
-//! attempt tried, and what becomes of a name that is bound to another address. The client's own part of them is
-//! `tests/cases_client.rs`'s.
+//! attempt tried, what becomes of a name that is bound to another address, and how much one receiver gets from all
+//! accounts together. The client's own part of them is `tests/cases_client.rs`'s.
 
 mod support;
 
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use hooklog::delivery::client::Lookup;
+use hooklog::engine::ServerPolicy;
 use hooklog::notify::{Channel, Teller};
 use hooklog_projections::time::Millis;
 use serde_json::{Value, json};
@@ -180,4 +181,39 @@ async fn c62_a_name_that_comes_to_lead_inside_costs_tries_and_ends() {
     world.advance_secs(31).await;
     world.until(&ids[0], "delivered").await;
     world.always_true(&mut [&mut hook]).await;
+}
+
+/// Rule S16: accounts have a limit of endpoints, and one receiver gets no more at a time than its cap, however many
+/// accounts' endpoints lead there. Another receiver's are in nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn s16_no_account_and_no_number_of_them_floods_a_receiver() {
+    let policy = ServerPolicy { endpoints_max: 2, target_in_flight_max: Some(2), ..ServerPolicy::default() };
+    let world = World::with(Setup { policy, ..Setup::default() });
+    let mut crowded = Hook::scripted(vec![vec![Step::Hold], vec![Step::Hold], answer(200, "", "ok")]).await;
+    let mut other = Hook::scripted(vec![answer(200, "", "ok")]).await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let account = world.account().await;
+        world.endpoint_of(&account, &crowded.url(&format!("/{n}")), json!({ "timeout_ms": 1000 })).await;
+        ids.push(delivery(&world.event(&account, &format!("e{n}"), "1").await));
+        world.endpoint(&account, &other.url("/")).await;
+        let third = json!({ "account_id": account, "url": other.url("/third") });
+        assert_eq!(world.post("/v1/endpoints", third).await.refused(422), ["too-many-endpoints"]);
+    }
+    crowded.take(2).await;
+    world.turn().await;
+    assert_eq!(world.get("/v1/status").await.ok(200)["deliveries"]["in_flight"], 2);
+    assert_eq!(crowded.count(), 2);
+    let account = text(&world.delivery(&ids[0]).await["account_id"]);
+    let both = world.event(&account, "both", "1").await;
+    assert_eq!(other.next().await.values("webhook-id"), ["both"]);
+    // The two time out; the others' turn comes, in the order in which they wait.
+    for id in &ids[2..] {
+        world.until(id, "delivered").await;
+    }
+    assert_eq!(both["deliveries"].as_array().map(Vec::len), Some(2));
+    world.advance_secs(66).await;
+    world.until(&ids[0], "delivered").await;
+    world.until(&ids[1], "delivered").await;
+    world.always_true(&mut [&mut crowded, &mut other]).await;
 }

@@ -15,7 +15,7 @@ use hooklog_projections::policy::{Jitter, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Value, json};
 use support::case::{
-    Hook, LONG, SECOND, SECRET, Setup, VECTORS_AT, World, delivery, logs, moment, signatures, signed_with,
+    Hook, LONG, SECOND, SECRET, Setup, VECTORS_AT, World, delivery, moment, signatures, signed_with,
     standard, text,
 };
 use support::judge::ledger;
@@ -374,8 +374,10 @@ async fn an_older_key_is_retired_and_the_newest_is_not() {
     // A change of the settings keeps the keys.
     world.patch(&path, json!({ "description": "production" })).await.ok(200);
     assert_eq!(secrets(&revealed(&world, &endpoint).await), [SECOND]);
-    let logged = String::from_utf8_lossy(&logs()).into_owned();
-    assert!(logged.contains("signing secrets of an endpoint were revealed") && logged.contains(&endpoint));
+    let audit = world.get(&format!("/v1/audit?account_id={account}")).await.ok(200);
+    let shown =
+        |entry: &&Value| entry["fact"] == "SecretRevealed" && entry["endpoint_id"] == endpoint.as_str();
+    assert_eq!(audit["data"].as_array().expect("a list").iter().filter(shown).count(), 2, "{audit}");
     world.always_true(&mut [&mut hook]).await;
 }
 
@@ -425,7 +427,7 @@ async fn keys_are_an_endpoints_own_and_never_go_to_another_host() {
 
     // Of another account's endpoint nobody hears anything.
     let theirs = world.account().await;
-    for path in ["secret", "secret/rotate", "secret/retire"] {
+    for path in ["secret", "secret/rotate", "secret/retire", "ledger-secret/rotate"] {
         let path = format!("/v1/endpoints/{other}/{path}?account_id={theirs}");
         let reply = match path.contains("rotate") || path.contains("retire") {
             true => world.post(&path, json!({})).await,
@@ -434,6 +436,75 @@ async fn keys_are_an_endpoints_own_and_never_go_to_another_host() {
         assert_eq!(reply.refused(404), ["not-found"], "{path}");
     }
     world.always_true(&mut [&mut old, &mut new]).await;
+}
+
+/// Rule W19, as design §4 has it: an endpoint may have a webhook secret of its own in place of its account's, so
+/// that a receiver goes on with the old one while the account's is rotated.
+#[tokio::test(flavor = "multi_thread")]
+async fn w19_an_endpoint_may_sign_with_a_secret_of_its_own() {
+    const OWN: &str = "the text that the receiver knows";
+    let mut world = World::new().await;
+    let (mut hook, mut elsewhere) =
+        (Hook::scripted(vec![answer(200, "", "")]).await, Hook::scripted(vec![answer(200, "", "")]).await);
+    let account = world.account().await;
+    let own = json!({ "signing_secret": SECRET, "ledger_secret": OWN });
+    let endpoint = world.endpoint_of(&account, &hook.url("/"), own).await;
+    world.keep_secret(OWN);
+    let path = format!("/v1/endpoints/{endpoint}");
+    let (secret, rotate_own) = (format!("{path}/secret"), format!("{path}/ledger-secret/rotate"));
+    let shown = world.get(&path).await.ok(200);
+    assert_eq!((&shown["own_ledger_secret"], &shown["version"]), (&json!(true), &json!(1)));
+    assert!(!shown.to_string().contains(OWN));
+    world.event(&account, "one", P0_DATA).await;
+    signed_with(&hook.next().await, &[SECRET], OWN);
+    // The account's new secret is for the others.
+    world.post(&format!("/v1/accounts/{account}/secret/rotate"), json!({ "secret": SECOND })).await.ok(200);
+    world.restart().await;
+    assert_eq!(world.get(&secret).await.ok(200)["ledger_secret"], OWN);
+    world.event(&account, "two", P0_DATA).await;
+    signed_with(&hook.next().await, &[SECRET], OWN);
+
+    // Rotated to one that is drawn; the same again is refused; the settings' version stays.
+    let drawn = text(&world.post(&rotate_own, json!({})).await.ok(200)["ledger_secret"]);
+    world.keep_secret(&drawn);
+    let again = world.post(&rotate_own, json!({ "ledger_secret": drawn })).await.refused(422);
+    assert_eq!(again, ["invalid", "/ledger_secret in-use"]);
+    world.event(&account, "three", P0_DATA).await;
+    signed_with(&hook.next().await, &[SECRET], &drawn);
+    assert_eq!(world.get(&path).await.ok(200)["version"], 1);
+    for (bad, code) in [(json!("short"), "length"), (json!(5), "wrong-type")] {
+        let refused = world.patch(&path, json!({ "ledger_secret": bad })).await.refused(422);
+        assert_eq!(refused, ["invalid".to_owned(), format!("/ledger_secret {code}")]);
+    }
+
+    // Another host hears nothing of it, unless it is sent again.
+    let moved = world.patch(&path, json!({ "url": elsewhere.url("/") })).await.ok(200);
+    let cut = text(&moved["signing_secret"]);
+    world.keep_secret(&cut);
+    assert_eq!(moved["own_ledger_secret"], false);
+    world.event(&account, "four", P0_DATA).await;
+    signed_with(&elsewhere.next().await, &[&cut], SECOND);
+    let back = world.patch(&path, json!({ "url": hook.url("/"), "ledger_secret": OWN })).await.ok(200);
+    let cut = text(&back["signing_secret"]);
+    world.keep_secret(&cut);
+    world.event(&account, "five", P0_DATA).await;
+    signed_with(&hook.next().await, &[&cut], OWN);
+
+    // Sealed anew with all the others; given up, the account's signs again.
+    world.stop().await;
+    let folder = world.folder.path().to_owned();
+    let other = folder.join("other.key");
+    store::reseal(&options(&folder, "master.key"), &other, &*ManualClock::at(VECTORS_AT), &mut |_| {})
+        .expect("sealed anew");
+    std::fs::rename(&other, folder.join("master.key")).expect("moved");
+    world.resume();
+    assert_eq!(world.get(&secret).await.ok(200)["ledger_secret"], OWN);
+    world.patch(&path, json!({ "ledger_secret": null })).await.ok(200);
+    assert_eq!(world.get(&secret).await.ok(200).get("ledger_secret"), None);
+    let last = world.event(&account, "six", P0_DATA).await;
+    signed_with(&hook.next().await, &[&cut], SECOND);
+    world.until(&delivery(&last), "delivered").await;
+    world.always_true(&mut [&mut hook, &mut elsewhere]).await;
 }
 
 /// The case says 400 for an id that does not fit; a member that does not fit is 422 in this API, a parameter 400.
@@ -504,7 +575,7 @@ async fn c20_reserved_headers_are_refused_and_win_even_over_stored_ones() {
     let mut settings = row.settings;
     settings.headers = reserved.iter().map(|name| ((*name).into(), "forged".into())).collect();
     settings.headers.push(("X-Fine".into(), "yes".into()));
-    let change = Command::ChangeEndpoint { key, version: row.version, settings, new_key: None };
+    let change = Command::ChangeEndpoint { key, version: row.version, settings, new_key: None, secret: None };
     world.store().handle().ask(Actor::Cli, change).await.expect("taken");
     let event = world.event(&account, "evt_01", P0_DATA).await;
     let request = hook.next().await;

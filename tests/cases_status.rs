@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -248,11 +249,17 @@ async fn c35_gone_while_somebody_resumes_loses_neither() {
     let go = Arc::new(Notify::new());
     let (listener, gone) = (tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port"), go.clone());
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    // The first request is answered at once: an endpoint is sent several at a time only after an answer.
+    let known = Arc::new(AtomicBool::new(false));
     let app = Router::new().route(
         "/{when}",
         post(move |Path(_): Path<String>| {
             let (arrived, gone) = (arrived.clone(), gone.clone());
+            let known = known.swap(true, Ordering::SeqCst);
             async move {
+                if !known {
+                    return StatusCode::OK;
+                }
                 arrived.send(()).expect("the test waits");
                 gone.notified().await;
                 StatusCode::GONE
@@ -263,6 +270,7 @@ async fn c35_gone_while_somebody_resumes_loses_neither() {
     let account = world.account().await;
     let endpoint = world.endpoint_of(&account, &format!("{url}held"), json!({ "in_flight_max": 2 })).await;
     let path = format!("/v1/endpoints/{endpoint}");
+    world.until(&delivery(&world.event(&account, "before", "1").await), "delivered").await;
     let first = delivery(&world.event(&account, "first", "1").await);
     let second = delivery(&world.event(&account, "second", "1").await);
     for _ in 0..2 {

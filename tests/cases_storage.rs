@@ -498,7 +498,11 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
             queue: None,
         };
         let key = endpoint(n);
-        ask(&mut engine, Command::CreateEndpoint { key, settings, signing: vec![] }, &mut chance);
+        ask(
+            &mut engine,
+            Command::CreateEndpoint { key, settings, signing: vec![], secret: None },
+            &mut chance,
+        );
         if n > 1 {
             ask(&mut engine, Command::PauseEndpoint { key, reason: "".into() }, &mut chance);
         }

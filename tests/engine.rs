@@ -111,7 +111,7 @@ async fn furnish(handle: &Handle) {
             body_form: Default::default(),
             queue: None,
         };
-        let made = Command::CreateEndpoint { key, settings, signing: vec![] };
+        let made = Command::CreateEndpoint { key, settings, signing: vec![], secret: None };
         handle.ask(Actor::Cli, made).await.expect("it is new");
     }
 }

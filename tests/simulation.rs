@@ -161,7 +161,8 @@ impl World {
                 body_form: Default::default(),
                 queue: None,
             };
-            let command = Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new() };
+            let command =
+                Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new(), secret: None };
             self.ask(command, Asked::Other);
         }
         self.turn();

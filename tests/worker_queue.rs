@@ -373,7 +373,7 @@ fn names_are_unique_and_a_queue_stays_one() {
         view.endpoint(queue).unwrap().unwrap()
     };
     let other = EndpointKey { account: account(), endpoint: EndpointId(77) };
-    let again = Command::CreateEndpoint { key: other, settings: row.settings, signing: vec![] };
+    let again = Command::CreateEndpoint { key: other, settings: row.settings, signing: vec![], secret: None };
     assert_eq!(stage.ask(again), Err(Rejection::QueueExists { name: "webhooks".into() }));
     for name in [None, Some("others".into())] {
         let changed = stage.change(queue, |settings| settings.queue = name);

@@ -43,6 +43,9 @@ pub struct Endpoint {
     pub hold: Option<Hold>,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Signs `X-Ledger-Signature` in place of the account's.
+    #[serde(default)]
+    pub secret: Option<Sealed>,
 }
 
 impl Endpoint {
@@ -136,6 +139,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
                 version: 1,
                 hold: None,
                 created_at: entry.at,
+                secret: None,
             };
             tables.put::<Endpoints>(key, &row)
         }
@@ -145,6 +149,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             row.version += 1;
         }),
         Fact::SigningKeysChanged { key, signing } => change(tables, key, |row| row.signing = signing.clone()),
+        Fact::EndpointSecretChanged { key, secret } => change(tables, key, |row| row.secret = secret.clone()),
         Fact::EndpointPaused { key, reason } => change(tables, key, |row| {
             row.hold = Some(Hold::Paused { reason: reason.clone(), at: entry.at });
         }),

@@ -58,7 +58,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::EndpointDisabled { key, .. }
         | Fact::EndpointResumed { key }
         | Fact::EndpointRemoved { key, .. }
-        | Fact::SigningKeysChanged { key, .. } => Some(Some(key.account)),
+        | Fact::SigningKeysChanged { key, .. }
+        | Fact::EndpointSecretChanged { key, .. } => Some(Some(key.account)),
         Fact::ApiKeyCreated { account, .. }
         | Fact::ApiKeyRotated { account, .. }
         | Fact::ApiKeyRevoked { account, .. } => Some(*account),

@@ -413,6 +413,13 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
+    /// An endpoint got a webhook secret of its own, or gave it up. Its version stays.
+    EndpointSecretChanged {
+        /// Which.
+        key: EndpointKey,
+        /// Signs `X-Ledger-Signature` from now on, in place of the account's; `None`: the account's does.
+        secret: Option<Sealed>,
+    },
 }
 
 /// Which deliveries a bulk replay takes. All that is given must hold.
@@ -712,6 +719,7 @@ impl Fact {
             Fact::BulkReplayCancelled { .. } => "BulkReplayCancelled",
             Fact::BulkReplayEnded { .. } => "BulkReplayEnded",
             Fact::EndpointRemoved { .. } => "EndpointRemoved",
+            Fact::EndpointSecretChanged { .. } => "EndpointSecretChanged",
         }
     }
 }

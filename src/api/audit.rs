@@ -63,6 +63,9 @@ fn target(fact: &Fact) -> Value {
             let keys: Vec<_> = signing.iter().map(|key| key.id).collect();
             json!({ "endpoint_id": key.endpoint, "signing_keys": keys })
         }
+        Fact::EndpointSecretChanged { key, secret } => {
+            json!({ "endpoint_id": key.endpoint, "own": secret.is_some() })
+        }
         Fact::EndpointPaused { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
         Fact::EndpointDisabled { key, reason } => {
             let reason = match reason {

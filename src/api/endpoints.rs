@@ -63,6 +63,7 @@ struct Form {
     disable_after_secs: Option<Option<u64>>,
     body_form: Option<Option<BodyForm>>,
     headers: Option<Headers>,
+    ledger_secret: Option<Option<Zeroizing<String>>>,
 }
 
 impl Form {
@@ -81,6 +82,7 @@ impl Form {
             disable_after_secs: fields.patch("disable_after_secs", number(60, 365 * 24 * 3600)),
             body_form: fields.patch("body_form", word("`envelope`, `data`")),
             headers: headers(fields, &api.shared.options.policy.signature_header),
+            ledger_secret: fields.patch("ledger_secret", secrets::account_secret),
         }
     }
 
@@ -141,7 +143,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
     let account = api.account_member(&mut fields)?;
-    let form = Form::of(&mut fields, &api);
+    let mut form = Form::of(&mut fields, &api);
     let brought = fields.optional("signing_secret", secrets::signing_secret);
     let is_queue = fields.raw("queue").is_some_and(|queue| queue.get() != "null");
     let queue = fields.optional("queue", queue_name);
@@ -176,6 +178,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
         settings.schemes = NEITHER;
         settings.in_flight_max = IN_FLIGHT_MAX as u32;
     }
+    let own = form.ledger_secret.take().flatten().map(|secret| secrets::seal_own(&api, key, &secret));
     form.apply(&mut settings, &Vec::new())?;
     let (signing, secret) = match settings.queue {
         Some(_) => (Vec::new(), None),
@@ -185,7 +188,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
             (vec![signing], Some(secret))
         }
     };
-    match api.ask(Command::CreateEndpoint { key, settings, signing }).await? {
+    match api.ask(Command::CreateEndpoint { key, settings, signing, secret: own }).await? {
         Answer::Endpoint { .. } => {}
         other => return Err(unexpected(other)),
     }
@@ -234,7 +237,7 @@ pub(super) async fn change(
     let wanted = wanted_version(request.headers())?;
     let body = json_body(request, SETTINGS_BYTES_MAX).await?;
     let mut fields = Fields::read(&body)?;
-    let form = Form::of(&mut fields, &api);
+    let mut form = Form::of(&mut fields, &api);
     if form.url == Some(None) {
         fields.fail("url", bad("missing", "a URL cannot be cleared"));
     }
@@ -258,8 +261,14 @@ pub(super) async fn change(
     let moved = matches!(&form.url, Some(Some(url)) if moved(&before.settings.url, url));
     let kept = if moved { Vec::new() } else { settings.headers.clone() };
     settings.headers = kept.clone();
+    let own = form.ledger_secret.take();
+    let own = own.map(|own| own.map(|secret| secrets::seal_own(&api, key, &secret)));
+    let own = own.or((moved && before.secret.is_some()).then_some(None));
     form.apply(&mut settings, &kept)?;
     if settings == before.settings {
+        if let Some(secret) = own {
+            api.ask(Command::ChangeEndpointSecret { key, secret }).await?;
+        }
         return answer(&api, key, StatusCode::OK, None).await;
     }
     let (new_key, secret) = if moved {
@@ -268,7 +277,8 @@ pub(super) async fn change(
     } else {
         (None, None)
     };
-    api.ask(Command::ChangeEndpoint { key, version: before.version, settings, new_key }).await?;
+    let change = Command::ChangeEndpoint { key, version: before.version, settings, new_key, secret: own };
+    api.ask(change).await?;
     answer(&api, key, StatusCode::OK, secret).await
 }
 

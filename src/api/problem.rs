@@ -286,7 +286,7 @@ impl From<Rejection> for Problem {
             Rejection::TooManyReplays => Kind::TooManyReplays,
             Rejection::EventIdReused => Kind::EventIdReused,
             Rejection::FanOutTooWide { .. } => Kind::FanOut,
-            Rejection::TooManyEndpoints => Kind::TooManyEndpoints,
+            Rejection::TooManyEndpoints { .. } => Kind::TooManyEndpoints,
             Rejection::NotUtf8 { .. } => Kind::NotUtf8,
             Rejection::VersionConflict { .. } => Kind::Changed,
             Rejection::NewestKey => Kind::NewestKey,

@@ -46,6 +46,7 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/endpoints/{id}/secret", Secrets, secrets::reveal),
         row(&post, "/v1/endpoints/{id}/secret/rotate", Secrets, secrets::rotate),
         row(&post, "/v1/endpoints/{id}/secret/retire", Secrets, secrets::retire),
+        row(&post, "/v1/endpoints/{id}/ledger-secret/rotate", Secrets, secrets::rotate_own),
         row(&post, "/v1/events", Ingest, events::create),
         row(&post, "/v1/events/batch", Ingest, events::batch),
         row(&post, "/v1/events/raw", Ingest, events::raw),

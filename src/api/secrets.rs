@@ -44,6 +44,15 @@ struct KeysOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     signing_secret: Option<String>,
     keys: Vec<KeyOut>,
+    /// Its own for `X-Ledger-Signature`, in a reveal; its account's signs if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger_secret: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OwnOut {
+    endpoint_id: EndpointId,
+    ledger_secret: String,
 }
 
 #[derive(Serialize)]
@@ -122,8 +131,43 @@ pub(super) async fn reveal(
         secret: Some(secret.reveal().to_string()),
         expires_at: signing.expires_at.map(moment_text),
     });
-    let out = KeysOut { endpoint_id: key.endpoint, signing_secret: None, keys: keys.collect() };
+    let ledger_secret = row.secret.as_ref().map(|sealed| open_own(&api, key, sealed)).transpose()?;
+    let out = KeysOut {
+        endpoint_id: key.endpoint,
+        signing_secret: None,
+        keys: keys.collect(),
+        ledger_secret: ledger_secret.map(|secret| secret.to_string()),
+    };
     json(StatusCode::OK, &out)
+}
+
+/// Gives an endpoint a webhook secret of its own, or another one: design §4, rule W19. There is one header with
+/// one value, so no overlap.
+pub(super) async fn rotate_own(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let brought = fields.optional("ledger_secret", account_secret);
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if let (Some(new), Some(old)) = (&brought, &row.secret)
+        && *open_own(&api, key, old)? == **new
+    {
+        fields.fail("ledger_secret", bad("in-use", "this is the secret already; bring another"));
+    }
+    fields.finish()?;
+    let secret = brought.map_or_else(drawn_text, Ok)?;
+    let sealed = seal_own(&api, key, &secret);
+    match api.ask(Command::ChangeEndpointSecret { key, secret: Some(sealed) }).await? {
+        Answer::Endpoint { .. } => {
+            let out = OwnOut { endpoint_id: key.endpoint, ledger_secret: secret.to_string() };
+            json(StatusCode::OK, &out)
+        }
+        other => Err(unexpected(other)),
+    }
 }
 
 pub(super) async fn rotate_account(
@@ -216,6 +260,19 @@ pub(super) fn seal_text(api: &ApiState, account: AccountId, secret: &str) -> Sea
     api.shared.master.seal(&purpose, secret.as_bytes(), SystemChance.bytes())
 }
 
+/// An endpoint's own webhook secret, sealed.
+pub(super) fn seal_own(api: &ApiState, endpoint: EndpointKey, secret: &str) -> Sealed {
+    api.shared.master.seal(&own_purpose(endpoint), secret.as_bytes(), SystemChance.bytes())
+}
+
+fn own_purpose(endpoint: EndpointKey) -> Purpose {
+    Purpose::EndpointSecret { account: endpoint.account, endpoint: endpoint.endpoint }
+}
+
+fn open_own(api: &ApiState, key: EndpointKey, secret: &Sealed) -> Result<Zeroizing<String>, Problem> {
+    opened_text(api, &own_purpose(key), secret)
+}
+
 fn purpose(endpoint: EndpointKey, key: KeyId) -> Purpose {
     Purpose::SigningKey { account: endpoint.account, endpoint: endpoint.endpoint, key }
 }
@@ -231,7 +288,11 @@ fn opened(api: &ApiState, key: EndpointKey, row: &Endpoint) -> Result<Vec<(Signi
 }
 
 fn open_text(api: &ApiState, account: AccountId, secret: &Sealed) -> Result<Zeroizing<String>, Problem> {
-    let bytes = api.shared.master.open(&Purpose::AccountSecret { account }, secret);
+    opened_text(api, &Purpose::AccountSecret { account }, secret)
+}
+
+fn opened_text(api: &ApiState, purpose: &Purpose, secret: &Sealed) -> Result<Zeroizing<String>, Problem> {
+    let bytes = api.shared.master.open(purpose, secret);
     let bytes = bytes.map_err(|error| Problem::internal(&error))?;
     let text = std::str::from_utf8(&bytes).map_err(|error| Problem::internal(&error))?;
     Ok(Zeroizing::new(text.to_owned()))
@@ -250,5 +311,6 @@ async fn keys(
         expires_at: signing.expires_at.map(moment_text),
     });
     let signing_secret = secret.map(|secret| secret.to_string());
-    json(StatusCode::OK, &KeysOut { endpoint_id: key.endpoint, signing_secret, keys: keys.collect() })
+    let keys = keys.collect();
+    json(StatusCode::OK, &KeysOut { endpoint_id: key.endpoint, signing_secret, keys, ledger_secret: None })
 }

@@ -173,6 +173,7 @@ impl About<'_> {
             Fact::EndpointCreated { key, .. }
             | Fact::EndpointChanged { key, .. }
             | Fact::SigningKeysChanged { key, .. }
+            | Fact::EndpointSecretChanged { key, .. }
             | Fact::EndpointPaused { key, .. }
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointResumed { key }

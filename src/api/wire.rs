@@ -87,6 +87,8 @@ pub struct EndpointOut {
     pub disable_after_secs: Option<u64>,
     pub body_form: BodyForm,
     signature_schemes: Vec<&'static str>,
+    /// Whether it has a secret of its own for `X-Ledger-Signature`, in place of its account's.
+    own_ledger_secret: bool,
     /// Names as set; values are credentials as a rule, and stay inside.
     headers: Map<String, Value>,
     version: u32,
@@ -215,6 +217,7 @@ pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
         disable_after_secs: settings.disable_after.map(|after| after.0 / 1000),
         body_form: settings.body_form,
         signature_schemes: schemes.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect(),
+        own_ledger_secret: row.secret.is_some(),
         headers: settings.headers.iter().map(|(name, _)| (name.to_string(), REDACTED.into())).collect(),
         version: row.version,
         status: match &row.hold {

@@ -17,7 +17,7 @@ use crate::log::Body;
 
 /// The most endpoints that one event goes to: a fan-out is one batch and never split.
 pub const FAN_OUT_MAX: usize = 100;
-/// The most endpoints of an account.
+/// The most endpoints of an account, unless the operator says otherwise.
 pub const ENDPOINTS_MAX: usize = 1_000;
 /// The most signing keys of an endpoint that sign at a time: a rotation lets the oldest beyond that go.
 pub const LIVE_KEYS_MAX: usize = 3;
@@ -56,6 +56,8 @@ pub enum Command {
         settings: EndpointSettings,
         /// Its signing keys.
         signing: Vec<SigningKey>,
+        /// A webhook secret of its own.
+        secret: Option<Sealed>,
     },
     /// Replace an endpoint's settings and keys, if it is still of a version.
     ChangeEndpoint {
@@ -68,6 +70,16 @@ pub enum Command {
         /// The only key from now on: a moved endpoint is signed for by no key that another host knows (rule
         /// W12). The keys stay if absent.
         new_key: Option<SigningKey>,
+        /// Its own webhook secret from now on; stays as it is if absent.
+        secret: Option<Option<Sealed>>,
+    },
+    /// Give an endpoint a webhook secret of its own, or its account's again. No version is asked for: it is no
+    /// setting.
+    ChangeEndpointSecret {
+        /// Which.
+        key: EndpointKey,
+        /// The new one.
+        secret: Option<Sealed>,
     },
     /// Give an endpoint a new signing key. The others sign beside it for a while.
     RotateSigningKey {
@@ -373,8 +385,11 @@ pub enum Rejection {
         matching: usize,
     },
     /// The account is full.
-    #[error("the account has {ENDPOINTS_MAX} endpoints, which is the most")]
-    TooManyEndpoints,
+    #[error("the account has {max} endpoints, which is the most")]
+    TooManyEndpoints {
+        /// The most that there may be.
+        max: usize,
+    },
     /// Standard Webhooks signatures cannot cover a body that is not UTF-8 (rule W4).
     #[error(
         "the body is not UTF-8 and {endpoint} is sent Standard Webhooks signatures, which cannot be verified \

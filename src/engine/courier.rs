@@ -59,9 +59,12 @@ impl HttpCourier {
             let secret = self.master.open(&purpose, &key.secret).map_err(|error| error.to_string())?;
             keys.push(Key::from_bytes(secret).map_err(|error| error.to_string())?);
         }
-        let secret = self.master.open(&Purpose::AccountSecret { account }, &attempt.account_secret);
+        let secret = match &attempt.target.secret {
+            Some(own) => self.master.open(&Purpose::EndpointSecret { account, endpoint }, own),
+            None => self.master.open(&Purpose::AccountSecret { account }, &attempt.account_secret),
+        };
         let secret = secret.map_err(|error| error.to_string())?;
-        let secret = String::from_utf8(secret.to_vec()).map_err(|_| "the account's secret is no text")?;
+        let secret = String::from_utf8(secret.to_vec()).map_err(|_| "the webhook secret is no text")?;
         Ok(Request {
             url: settings.url.to_string(),
             event_id: attempt.event,

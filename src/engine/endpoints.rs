@@ -12,7 +12,7 @@ use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{Key, Tables};
 use hooklog_projections::time::Millis;
 
-use super::command::{Answer, ENDPOINTS_MAX, LIVE_KEYS_MAX, Rejection};
+use super::command::{Answer, LIVE_KEYS_MAX, Rejection};
 use super::{Decision, Engine, Fatal, of};
 use crate::log;
 
@@ -66,29 +66,34 @@ impl Engine {
         key: EndpointKey,
         settings: EndpointSettings,
         signing: Vec<SigningKey>,
+        secret: Option<Sealed>,
     ) -> Decision<Answer> {
         let Some(account) = self.account(key.account)? else {
             return Ok(Err(Rejection::UnknownAccount));
         };
-        if account.endpoints.values().filter(|endpoint| !endpoint.removed()).count() >= ENDPOINTS_MAX {
-            return Ok(Err(Rejection::TooManyEndpoints));
+        let max = self.policy.endpoints_max;
+        if account.endpoints.values().filter(|endpoint| !endpoint.removed()).count() >= max {
+            return Ok(Err(Rejection::TooManyEndpoints { max }));
         }
         if let Some(name) = &settings.queue
             && self.rows.over(&**self.log.disk()).get::<Queues>(name)?.is_some()
         {
             return Ok(Err(Rejection::QueueExists { name: name.clone() }));
         }
-        self.record(actor, Fact::EndpointCreated { key, settings, signing })?;
+        self.record(actor.clone(), Fact::EndpointCreated { key, settings, signing })?;
+        if secret.is_some() {
+            self.record(actor, Fact::EndpointSecretChanged { key, secret })?;
+        }
         Ok(Ok(Answer::Endpoint { version: 1 }))
     }
 
     pub(super) fn change_endpoint(
         &mut self,
         actor: Actor,
-        key: EndpointKey,
-        version: u32,
+        (key, version): (EndpointKey, u32),
         settings: EndpointSettings,
         new_key: Option<SigningKey>,
+        secret: Option<Option<Sealed>>,
     ) -> Decision<Answer> {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
@@ -103,9 +108,25 @@ impl Engine {
             return Ok(Err(Rejection::QueueFixed));
         }
         let signing = new_key.map_or_else(|| endpoint.live_keys(self.now), |key| vec![key]);
-        self.record(actor, Fact::EndpointChanged { key, settings, signing })?;
+        self.record(actor.clone(), Fact::EndpointChanged { key, settings, signing })?;
+        if let Some(secret) = secret {
+            self.record(actor, Fact::EndpointSecretChanged { key, secret })?;
+        }
         self.relimit(key)?;
         Ok(Ok(Answer::Endpoint { version: version + 1 }))
+    }
+
+    pub(super) fn change_endpoint_secret(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        secret: Option<Sealed>,
+    ) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        self.record(actor, Fact::EndpointSecretChanged { key, secret })?;
+        Ok(Ok(Answer::Endpoint { version: endpoint.version }))
     }
 
     pub(super) fn rotate_signing_key(

@@ -40,7 +40,7 @@ use hooklog_projections::{FoldError, TABLES};
 use crate::clock::Chance;
 use crate::delivery::Outcome;
 use crate::log::{self, Body, BodySlot, Log, Pending, Space};
-use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Start};
+use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Start, Target};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
@@ -326,12 +326,13 @@ impl Engine {
             Command::ChangeAccountSecret { account, secret } => {
                 self.change_account_secret(actor, account, secret)
             }
-            Command::CreateEndpoint { key, settings, signing } => {
-                self.create_endpoint(actor, key, settings, signing)
+            Command::CreateEndpoint { key, settings, signing, secret } => {
+                self.create_endpoint(actor, key, settings, signing, secret)
             }
-            Command::ChangeEndpoint { key, version, settings, new_key } => {
-                self.change_endpoint(actor, key, version, settings, new_key)
+            Command::ChangeEndpoint { key, version, settings, new_key, secret } => {
+                self.change_endpoint(actor, (key, version), settings, new_key, secret)
             }
+            Command::ChangeEndpointSecret { key, secret } => self.change_endpoint_secret(actor, key, secret),
             Command::RotateSigningKey { key, new, overlap } => {
                 self.rotate_signing_key(actor, key, new, overlap)
             }
@@ -373,6 +374,7 @@ impl Engine {
             Fact::EndpointCreated { key, .. }
             | Fact::EndpointChanged { key, .. }
             | Fact::SigningKeysChanged { key, .. }
+            | Fact::EndpointSecretChanged { key, .. }
             | Fact::EndpointPaused { key, .. }
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointRemoved { key, .. }
@@ -462,6 +464,7 @@ impl Engine {
             None
         };
         Ok(LaneLimits {
+            target: Target::of(endpoint.as_ref().map_or("", |row| &row.settings.url)),
             in_flight_max: endpoint.as_ref().map_or(1, |row| row.settings.in_flight_max),
             held: endpoint.as_ref().is_none_or(|row| row.hold.is_some()),
             gate_until: lane.gate_until,
@@ -500,11 +503,15 @@ fn of(delivery: DeliveryKey, endpoint: EndpointKey, previous: Seq) -> Of {
 }
 
 fn limits(policy: &ServerPolicy) -> Limits {
-    Limits { in_flight_max: policy.in_flight_max }
+    let half = policy.in_flight_max.div_ceil(2);
+    Limits {
+        in_flight_max: policy.in_flight_max,
+        target_in_flight_max: policy.target_in_flight_max.unwrap_or(half),
+    }
 }
 
 /// How many workers there are is not for this process to say.
-const NO_LIMITS: Limits = Limits { in_flight_max: usize::MAX };
+const NO_LIMITS: Limits = Limits { in_flight_max: usize::MAX, target_in_flight_max: usize::MAX };
 
 impl Engine {
     /// Makes rebuilt views the live ones. Between turns only.

@@ -16,7 +16,7 @@ use super::outcome::Asked;
 use super::{Decision, Engine, Fatal, INTERRUPTIONS_ALONE, InFlight, Ticket, of};
 use crate::clock::Chance;
 use crate::delivery::classify::{Ruling, Verdict};
-use crate::scheduler::{LaneLimits, Start};
+use crate::scheduler::{LaneLimits, Start, Target};
 
 /// How a worker's attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +183,8 @@ impl Engine {
     ) -> LaneLimits {
         let (wanted, out) = self.leases.wanted(key);
         LaneLimits {
+            // Nothing is sent, so no receiver is shared.
+            target: Target::of(""),
             in_flight_max: cap.min(out.saturating_add(wanted)),
             held: held || wanted == 0,
             gate_until: Timestamp(0),

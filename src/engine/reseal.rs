@@ -105,8 +105,9 @@ impl Engine {
         (old, new): (&MasterKey, &MasterKey),
         chance: &mut dyn Chance,
     ) -> Result<bool, StartError> {
+        let own = self.reseal_endpoint_secret(key, row, (old, new), chance)?;
         if row.signing.iter().all(|signing| new.has_sealed(&signing.secret)) {
-            return Ok(false);
+            return Ok(own);
         }
         let mut signing = Vec::new();
         // Keys that sign no more are left behind under the old master key.
@@ -116,6 +117,23 @@ impl Engine {
             signing.push(SigningKey { secret: new.seal(&purpose, &plain, nonce(chance)), ..live });
         }
         self.record(Actor::Cli, Fact::SigningKeysChanged { key, signing })?;
+        Ok(true)
+    }
+
+    fn reseal_endpoint_secret(
+        &mut self,
+        key: EndpointKey,
+        row: &Endpoint,
+        (old, new): (&MasterKey, &MasterKey),
+        chance: &mut dyn Chance,
+    ) -> Result<bool, StartError> {
+        let Some(sealed) = row.secret.as_ref().filter(|sealed| !new.has_sealed(sealed)) else {
+            return Ok(false);
+        };
+        let purpose = Purpose::EndpointSecret { account: key.account, endpoint: key.endpoint };
+        let plain = old.open(&purpose, sealed)?;
+        let secret = Some(new.seal(&purpose, &plain, nonce(chance)));
+        self.record(Actor::Cli, Fact::EndpointSecretChanged { key, secret })?;
         Ok(true)
     }
 

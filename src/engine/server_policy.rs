@@ -6,6 +6,7 @@ use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::Millis;
 use sha2::{Digest, Sha256};
 
+use super::command::ENDPOINTS_MAX;
 use crate::delivery::request::SignatureHeader;
 use crate::scheduler::RetryPolicy;
 
@@ -22,6 +23,11 @@ pub struct ServerPolicy {
     pub wait_divisor: u32,
     /// Requests out at a time, over all endpoints.
     pub in_flight_max: usize,
+    /// Requests out at a time to one receiver (scheme, host and port), whosever endpoints lead there: rule S16.
+    /// Half of all if absent.
+    pub target_in_flight_max: Option<usize>,
+    /// The most endpoints of an account.
+    pub endpoints_max: usize,
     /// What a 410 does to its endpoint.
     pub on_gone: OnGone,
     /// Nothing but failures for this long disables an endpoint.
@@ -47,6 +53,8 @@ impl Default for ServerPolicy {
             retries_percent: 100,
             wait_divisor: 1,
             in_flight_max: 256,
+            target_in_flight_max: None,
+            endpoints_max: ENDPOINTS_MAX,
             on_gone: OnGone::Disable,
             // Five days, as the field does it.
             disable_after: Millis::from_secs(5 * 24 * 3600),

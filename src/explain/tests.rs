@@ -78,6 +78,7 @@ impl Case {
                 signing: vec![],
                 version: 1,
                 hold: None,
+                secret: None,
                 created_at: START,
             },
             account: Account {

@@ -75,7 +75,7 @@ mod tests {
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
         ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
-        BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved
+        BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved EndpointSecretChanged
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -281,6 +281,7 @@ mod tests {
             Fact::BulkReplayCancelled { id: ReplayId(9), account },
             Fact::BulkReplayEnded { id: ReplayId(9), account, replayed: 39, skipped: 2 },
             Fact::EndpointRemoved { key, reason: "moved away".into() },
+            Fact::EndpointSecretChanged { key, secret: Some(Sealed(vec![1, 2, 7])) },
         ]
     }
 

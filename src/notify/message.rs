@@ -198,8 +198,14 @@ mod tests {
             body_form: Default::default(),
             queue: None,
         };
-        let endpoint =
-            Endpoint { settings, signing: vec![], version: 1, hold: None, created_at: Timestamp(0) };
+        let endpoint = Endpoint {
+            settings,
+            signing: vec![],
+            version: 1,
+            hold: None,
+            created_at: Timestamp(0),
+            secret: None,
+        };
         (EndpointKey { account: AccountId(1), endpoint: EndpointId(2) }, account, endpoint)
     }
 

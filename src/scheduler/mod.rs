@@ -5,6 +5,7 @@
 //! all of it changes no action. Never knows a log, a view's row, HTTP, or why a delivery waits.
 
 pub mod retry;
+mod target;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -12,6 +13,8 @@ use hooklog_projections::ids::{EndpointKey, Seq};
 use hooklog_projections::time::{Millis, Timestamp};
 
 pub use retry::RetryPolicy;
+pub use target::Target;
+use target::Targets;
 
 /// Due entries of one endpoint that are held in memory: enough to fill its permits many times between two
 /// reads, and 100,000 endpoints with full pages stay below 1 GiB.
@@ -25,11 +28,15 @@ pub type DueEntry = (Timestamp, Seq);
 pub struct Limits {
     /// Requests out at a time, over all endpoints.
     pub in_flight_max: usize,
+    /// Requests out at a time to one receiver, over all endpoints that lead to it.
+    pub target_in_flight_max: usize,
 }
 
 /// An endpoint's own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneLimits {
+    /// Where it leads.
+    pub target: Target,
     /// Requests out at a time.
     pub in_flight_max: u32,
     /// Paused or disabled: nothing is sent.
@@ -94,12 +101,13 @@ pub struct Scheduler {
     timers: BTreeSet<(Timestamp, EndpointKey)>,
     in_flight: usize,
     slow_in_flight: usize,
+    targets: Targets,
     /// No rate knows what began before: until a step after this, nothing is taken to be free.
     began_at: Timestamp,
 }
 
 /// A place in one of the two rings.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ring {
     Quick,
     Slow,
@@ -117,6 +125,8 @@ struct Lane {
     /// When the rate lets the next request begin, in microseconds. Empty at a start: no burst.
     rate_at_us: u64,
     ring: Option<Ring>,
+    /// It could run but for its receiver, and is in that one's queue.
+    parked: Option<Ring>,
     timer: Option<Timestamp>,
 }
 
@@ -194,6 +204,7 @@ impl Scheduler {
             timers: BTreeSet::new(),
             in_flight: 0,
             slow_in_flight: 0,
+            targets: Targets::new(limits.target_in_flight_max),
             began_at: now,
         }
     }
@@ -210,7 +221,7 @@ impl Scheduler {
 
     /// Something lies in wait on disk for an endpoint, nobody knows what: a start.
     pub fn handle_backlog(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) {
-        let lane = self.lane(endpoint, limits);
+        let lane = self.lane(endpoint, limits, now);
         lane.page.clear();
         lane.horizon = Some((Timestamp(0), Seq(0)));
         self.arm(endpoint, now);
@@ -225,7 +236,7 @@ impl Scheduler {
         now: Timestamp,
     ) {
         let page_max = self.page_max;
-        let lane = self.lane(endpoint, limits);
+        let lane = self.lane(endpoint, limits, now);
         if lane.horizon.is_none_or(|horizon| entry <= horizon) {
             lane.page.insert(entry);
             if lane.page.len() > page_max {
@@ -246,9 +257,10 @@ impl Scheduler {
 
     /// An endpoint's limits changed.
     pub fn handle_limits(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) {
-        if let Some(lane) = self.lanes.get_mut(&endpoint) {
-            lane.limits = limits;
+        if self.lanes.contains_key(&endpoint) {
+            let left = self.limit(endpoint, limits);
             self.arm(endpoint, now);
+            left.into_iter().for_each(|target| self.call(target, now));
         }
     }
 
@@ -261,7 +273,10 @@ impl Scheduler {
             lane.slow_in_flight -= 1;
             self.slow_in_flight -= 1;
         }
+        let target = lane.limits.target;
+        self.targets.give_back(target, 1);
         self.arm(endpoint, now);
+        self.call(target, now);
     }
 
     /// What [`Scheduler::poll`] gave out did not become a request: the rate gets its share back, too.
@@ -282,10 +297,11 @@ impl Scheduler {
         let ready = self.ring.len() + self.slow_ring.len().min(slow_free);
         let room = self.in_flight + ready < self.limits.in_flight_max;
         let room = room && (!limits.slow || self.slow_ring.len() < slow_free);
-        let lane = self.lane(endpoint, limits);
+        let lane = self.lane(endpoint, limits, now);
         let free = room && !limits.held && limits.gate_until <= now && lane.in_flight < lane.permits();
         let open = lane.limits.breaker.is_none() && lane.rate_at() <= now;
         let fits = free && open && lane.page.is_empty() && lane.horizon.is_none();
+        let fits = fits && self.targets.is_free(limits.target);
         if fits {
             self.spend(endpoint, now);
         } else {
@@ -310,8 +326,15 @@ impl Scheduler {
                 continue;
             };
             lane.ring = None;
+            let target = lane.limits.target;
             if lane.wanted_ring() != ring {
                 self.arm(endpoint, now);
+                self.call(target, now);
+                continue;
+            }
+            if matches!(lane.ready(now), Ready::Now) && self.targets.is_full(target) {
+                lane.parked = Some(ring);
+                self.targets.park(target, ring, endpoint);
                 continue;
             }
             if matches!(lane.ready(now), Ready::Now)
@@ -322,16 +345,17 @@ impl Scheduler {
                 lane.horizon = if more.len() < self.page_max { None } else { more.last().copied() };
                 lane.page.extend(more);
             }
-            if !matches!(lane.ready(now), Ready::Now) {
-                self.arm(endpoint, now);
-                continue;
-            }
-            let Some(first) = lane.page.pop_first() else {
-                self.arm(endpoint, now);
-                continue;
+            let first = match lane.ready(now) {
+                Ready::Now => lane.page.pop_first(),
+                Ready::At(_) | Ready::Not => None,
             };
-            self.spend(endpoint, now);
+            if first.is_some() {
+                self.spend(endpoint, now);
+            }
             self.arm(endpoint, now);
+            // Whoever was called and does not start hands the call on; so does who starts while there is room.
+            self.call(target, now);
+            let Some(first) = first else { continue };
             return Ok(Some(Start { endpoint, delivery: first.1, due_at: first.0 }));
         }
         Ok(None)
@@ -352,6 +376,7 @@ impl Scheduler {
         let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
         lane.spend(now);
         self.in_flight += 1;
+        self.targets.take(lane.limits.target, 1);
         if lane.limits.slow {
             lane.slow_in_flight += 1;
             self.slow_in_flight += 1;
@@ -368,7 +393,7 @@ impl Scheduler {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    fn lane(&mut self, endpoint: EndpointKey, limits: LaneLimits) -> &mut Lane {
+    fn lane(&mut self, endpoint: EndpointKey, limits: LaneLimits, now: Timestamp) -> &mut Lane {
         let began_us = self.began_at.0.saturating_mul(1000);
         let rate_at_us = limits.rate_per_second.map_or(0, |rate| began_us.saturating_add(step(rate)));
         let lane = self.lanes.entry(endpoint).or_insert_with(|| Lane {
@@ -379,10 +404,46 @@ impl Scheduler {
             slow_in_flight: 0,
             rate_at_us,
             ring: None,
+            parked: None,
             timer: None,
         });
-        lane.limits = limits;
-        lane
+        if lane.limits.target == limits.target {
+            lane.limits = limits;
+        } else if let Some(left) = self.limit(endpoint, limits) {
+            self.call(left, now);
+        }
+        self.lanes.get_mut(&endpoint).expect("it was just put there")
+    }
+
+    /// Takes over an endpoint's limits. If it leads elsewhere now, what is out counts there, and the receiver that
+    /// it left is answered.
+    fn limit(&mut self, endpoint: EndpointKey, limits: LaneLimits) -> Option<Target> {
+        let lane = self.lanes.get_mut(&endpoint)?;
+        let before = std::mem::replace(&mut lane.limits, limits).target;
+        if before == limits.target {
+            return None;
+        }
+        lane.parked = None;
+        self.targets.give_back(before, lane.in_flight);
+        self.targets.take(limits.target, lane.in_flight);
+        Some(before)
+    }
+
+    /// There may be room at a receiver: whoever has waited longest for it gets its turn, in each ring.
+    fn call(&mut self, target: Target, now: Timestamp) {
+        for ring in [Ring::Quick, Ring::Slow] {
+            while let Some(endpoint) = self.targets.call(target, ring) {
+                let Some(lane) = self.lanes.get_mut(&endpoint) else { continue };
+                if lane.parked != Some(ring) || lane.limits.target != target {
+                    continue;
+                }
+                lane.parked = None;
+                self.arm(endpoint, now);
+                if self.lanes.get(&endpoint).is_some_and(|lane| lane.ring == Some(ring)) {
+                    break;
+                }
+            }
+        }
     }
 
     /// Puts an endpoint where it belongs: in the ring, on a timer, or out of memory.
@@ -391,8 +452,9 @@ impl Scheduler {
         let timer = match lane.ready(now) {
             Ready::Now => {
                 let wanted = lane.wanted_ring();
-                // A place in the other ring, if it had one, is skipped there.
-                if lane.ring != Some(wanted) {
+                // A place in the other ring, if it had one, is skipped there; so is one in a receiver's queue.
+                if lane.ring != Some(wanted) && lane.parked != Some(wanted) {
+                    lane.parked = None;
                     lane.ring = Some(wanted);
                     match wanted {
                         Ring::Quick => self.ring.push_back(endpoint),

@@ -12,8 +12,13 @@ fn endpoint(n: u128) -> EndpointKey {
     EndpointKey { account: AccountId(1), endpoint: EndpointId(n) }
 }
 
+fn at_most(in_flight_max: usize) -> Limits {
+    Limits { in_flight_max, target_in_flight_max: usize::MAX }
+}
+
 fn open() -> LaneLimits {
     LaneLimits {
+        target: Target::of("https://hooks.customer.com/"),
         in_flight_max: 8,
         held: false,
         gate_until: Timestamp(0),
@@ -54,7 +59,7 @@ fn drain(scheduler: &mut Scheduler, disk: &mut Disk, now: Timestamp) -> Vec<(u12
 
 #[test]
 fn endpoints_take_turns_and_each_sends_its_oldest_first() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(5), Timestamp(0));
     let mut disk = Disk::default();
     for seq in 1..=4 {
         scheduler.handle_waiting(endpoint(1), open(), (Timestamp(10 - seq), Seq(seq)), Timestamp(20));
@@ -66,7 +71,7 @@ fn endpoints_take_turns_and_each_sends_its_oldest_first() {
 
 #[test]
 fn nothing_leaves_before_it_is_due_nor_through_a_gate_or_a_pause() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 5 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(5), Timestamp(0));
     let mut disk = Disk::default();
     let now = Timestamp(100);
     scheduler.handle_waiting(endpoint(1), open(), (Timestamp(150), Seq(1)), now);
@@ -85,7 +90,7 @@ fn nothing_leaves_before_it_is_due_nor_through_a_gate_or_a_pause() {
 
 #[test]
 fn slow_endpoints_share_half_of_the_permits() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(10), Timestamp(0));
     let mut disk = Disk::default();
     let slow = LaneLimits { slow: true, ..open() };
     for n in 1..=20 {
@@ -103,7 +108,7 @@ fn slow_endpoints_share_half_of_the_permits() {
 
 #[test]
 fn endpoints_that_hang_from_their_first_request_on_leave_half_of_the_permits() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(10), Timestamp(0));
     let mut disk = Disk::default();
     let untried = LaneLimits { slow: true, ..open() };
     let now = Timestamp(5);
@@ -124,7 +129,7 @@ fn endpoints_that_hang_from_their_first_request_on_leave_half_of_the_permits() {
 
 #[test]
 fn a_million_waiting_for_a_paused_endpoint_are_never_read() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 10 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(10), Timestamp(0));
     let mut disk = Disk::default();
     let held = LaneLimits { held: true, ..open() };
     for seq in 0..10_000 {
@@ -139,7 +144,7 @@ fn a_million_waiting_for_a_paused_endpoint_are_never_read() {
 
 #[test]
 fn a_permit_is_reserved_only_if_nothing_waits_before() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 3 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(3), Timestamp(0));
     let now = Timestamp(5);
     assert!(scheduler.reserve(endpoint(1), open(), now));
     scheduler.handle_waiting(endpoint(1), open(), (Timestamp(9), Seq(1)), now);
@@ -157,7 +162,7 @@ fn a_permit_is_reserved_only_if_nothing_waits_before() {
 
 #[test]
 fn no_second_sees_more_than_the_rate() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 1000 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(1000), Timestamp(0));
     let mut disk = Disk::default();
     for rate in [1, 3, 7, 50, 1000, 3000] {
         let limits = LaneLimits { rate_per_second: Some(rate), in_flight_max: 1000, ..open() };
@@ -188,7 +193,7 @@ fn no_second_sees_more_than_the_rate() {
 
 #[test]
 fn an_open_breaker_lets_single_probes_through_and_holds_nothing_for_long() {
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 100 }, Timestamp(0));
+    let mut scheduler = Scheduler::new(at_most(100), Timestamp(0));
     let mut disk = Disk::default();
     let breaker = |probe_at| Some(Breaker { probe_at: Timestamp(probe_at), hold_max: Millis(500) });
     let limits = |probe_at| LaneLimits { breaker: breaker(probe_at), ..open() };
@@ -218,7 +223,7 @@ proptest! {
     ) {
         let run = |forget: Option<u64>| {
             let mut disk = Disk::default();
-            let mut scheduler = Scheduler::new(Limits { in_flight_max: 7 }, Timestamp(0));
+            let mut scheduler = Scheduler::new(at_most(7), Timestamp(0));
             let mut sent = Vec::new();
             for (n, (lane, due)) in work.iter().enumerate() {
                 // Positions begin at 1.
@@ -228,7 +233,7 @@ proptest! {
             }
             for now in (0..120).map(Timestamp) {
                 if forget == Some(now.0) {
-                    scheduler = Scheduler::new(Limits { in_flight_max: 7 }, Timestamp(0));
+                    scheduler = Scheduler::new(at_most(7), Timestamp(0));
                     for lane in 0..4 {
                         scheduler.handle_backlog(endpoint(lane), open(), now);
                     }
@@ -285,6 +290,7 @@ impl Model {
 
 const LANES: u128 = 5;
 const ALL: usize = 4;
+const OF_ONE_TARGET: usize = 3;
 
 /// One step of a random run; the numbers are taken as they fit.
 #[derive(Clone, Debug)]
@@ -315,6 +321,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// The limits that six numbers say. A lane's rate is its own: it does not change in a run.
 fn limits(lane: u128, n: [u64; 6], now: Timestamp) -> LaneLimits {
     LaneLimits {
+        target: Target::of(if n[0].is_multiple_of(3) { "http://a" } else { "http://b" }),
         in_flight_max: 1 + (n[0] % 4) as u32,
         held: n[1].is_multiple_of(6),
         gate_until: if n[2].is_multiple_of(4) { now + Millis(n[2] % 300) } else { Timestamp(0) },
@@ -344,7 +351,8 @@ impl Run {
             in_flight: 0,
             rate_at_us: 0,
         });
-        let mut scheduler = Scheduler::new(Limits { in_flight_max: ALL }, Timestamp(0));
+        let mut scheduler =
+            Scheduler::new(Limits { in_flight_max: ALL, target_in_flight_max: OF_ONE_TARGET }, Timestamp(0));
         // So small that runs get to its end.
         scheduler.page_max = 4;
         Run { scheduler, disk: Disk::default(), models: models.collect(), out: Vec::new(), now, seq: 0 }
@@ -357,6 +365,13 @@ impl Run {
 
     fn slow_out(&self) -> usize {
         self.out.iter().filter(|(_, slow)| *slow).count()
+    }
+
+    /// Requests out to the receiver that a lane leads to now. One that led elsewhere takes what is out along.
+    fn load(&self, lane: u128) -> usize {
+        let target = self.models[lane as usize].limits.target;
+        let there = self.models.iter().filter(|model| model.limits.target == target);
+        there.map(|model| model.in_flight as usize).sum()
     }
 
     fn take(&mut self, step: Step) {
@@ -401,10 +416,12 @@ impl Run {
                 }
             }
             Step::Reserve { lane } => {
+                let load = self.load(lane);
                 let model = &mut self.models[lane as usize];
                 let waits = self.disk.rows.iter().any(|(e, _)| *e == endpoint(lane));
                 if self.scheduler.reserve(endpoint(lane), model.limits, now) {
                     assert!(!waits, "it overtook what waits");
+                    assert!(load < OF_ONE_TARGET, "its receiver is full");
                     assert!(model.limits.breaker.is_none());
                     assert_eq!(model.runs_at(Some((now, Seq(0)))), Some(now));
                     model.starts(now);
@@ -427,6 +444,7 @@ impl Run {
         let start = self.scheduler.poll(self.now, &mut self.disk).expect("it cannot fail")?;
         let lane = start.endpoint.endpoint.0;
         assert_eq!(self.oldest(lane), Some((start.due_at, start.delivery)), "not the oldest");
+        assert!(self.load(lane) < OF_ONE_TARGET, "its receiver is full");
         let model = &mut self.models[lane as usize];
         let may = model.runs_at(Some((start.due_at, start.delivery)));
         assert!(may.is_some_and(|at| at <= self.now), "lane {lane} may not run: {may:?}");
@@ -449,6 +467,9 @@ impl Run {
         for lane in 0..LANES {
             let model = &self.models[lane as usize];
             if model.limits.slow && self.slow_out() == ALL.div_ceil(2) {
+                continue;
+            }
+            if self.load(lane) >= OF_ONE_TARGET {
                 continue;
             }
             if let Some(at) = model.runs_at(self.oldest(lane)) {
@@ -491,7 +512,43 @@ proptest! {
         }
         prop_assert_eq!(run.scheduler.in_flight(), 0);
         prop_assert_eq!(run.scheduler.slow_in_flight, 0);
+        prop_assert!(run.scheduler.targets.is_empty());
     }
+}
+
+/// Rule S16: endpoints of any account that lead to one receiver have no more than its cap between them, take turns
+/// at it, and are in nobody else's way.
+#[test]
+fn one_receiver_has_no_more_than_its_cap_whosever_endpoints_lead_there() {
+    let mut scheduler = Scheduler::new(Limits { in_flight_max: 100, target_in_flight_max: 3 }, Timestamp(0));
+    let mut disk = Disk::default();
+    let crowded = |n: u128| EndpointKey { account: AccountId(n), endpoint: EndpointId(n) };
+    let elsewhere = LaneLimits { target: Target::of("https://other.com/"), ..open() };
+    for lane in 1..=50 {
+        for seq in 0..4 {
+            let entry = (Timestamp(0), Seq((lane * 10 + seq) as u64));
+            scheduler.handle_waiting(crowded(lane), open(), entry, Timestamp(0));
+        }
+    }
+    scheduler.handle_waiting(endpoint(99), elsewhere, (Timestamp(0), Seq(999)), Timestamp(0));
+    assert_eq!(drain(&mut scheduler, &mut disk, Timestamp(0)), [(1, 10), (2, 20), (3, 30), (99, 999)]);
+    // What is new and leads there waits behind those; elsewhere it leaves at once.
+    assert!(!scheduler.reserve(crowded(77), open(), Timestamp(0)));
+    assert!(scheduler.reserve(endpoint(98), elsewhere, Timestamp(0)));
+    // As one ends, the next endpoint has its turn: all fifty come before anybody comes twice.
+    let (mut out, mut order) = (VecDeque::from([1, 2, 3]), vec![1, 2, 3]);
+    while let Some(ended) = out.pop_front() {
+        scheduler.handle_ended(crowded(ended), Timestamp(0));
+        for (lane, _) in drain(&mut scheduler, &mut disk, Timestamp(0)) {
+            order.push(lane);
+            out.push_back(lane);
+        }
+        assert!(out.len() <= 3, "more than the cap");
+    }
+    assert_eq!(order.len(), 200);
+    let mut first: Vec<_> = order[..50].to_vec();
+    first.sort();
+    assert_eq!(first, (1..=50).collect::<Vec<_>>());
 }
 
 #[test]
@@ -501,7 +558,7 @@ fn a_start_with_a_hundred_thousand_due_at_once_holds_a_page_and_keeps_the_rate()
         disk.rows.insert((endpoint(1), (Timestamp(seq % 977), Seq(seq))));
     }
     let began = Timestamp(1_000_000);
-    let mut scheduler = Scheduler::new(Limits { in_flight_max: 256 }, began);
+    let mut scheduler = Scheduler::new(at_most(256), began);
     let limits = LaneLimits { rate_per_second: Some(500), ..open() };
     scheduler.handle_backlog(endpoint(1), limits, began);
     let (mut now, mut sent, mut last) = (began, 0, (Timestamp(0), Seq(0)));

@@ -288,7 +288,7 @@ impl Stage {
             queue: None,
         };
         change(&mut settings);
-        let created = self.ask(Command::CreateEndpoint { key, settings, signing: Vec::new() });
+        let created = self.ask(Command::CreateEndpoint { key, settings, signing: Vec::new(), secret: None });
         created.expect("it is new");
         self.names.insert(name.to_owned(), key);
         self.scripts.insert(key.endpoint, script.iter().map(|word| (*word).to_owned()).collect());
@@ -362,7 +362,7 @@ impl Stage {
         };
         let (version, mut settings) = (row.version, row.settings);
         change(&mut settings);
-        self.ask(Command::ChangeEndpoint { key, version, settings, new_key: None })
+        self.ask(Command::ChangeEndpoint { key, version, settings, new_key: None, secret: None })
     }
 
     /// Gives endpoints that a log already knows, from the first on, receivers that are well.
