@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use hooklog::api::{ApiOptions, DATA_BYTES_MAX, OperatorToken};
+use hooklog::api::{ApiOptions, DATA_BYTES_MAX, OperatorToken, Quotas, serve};
 use hooklog::delivery::Key;
 use hooklog::delivery::guard::{self, Allow};
 use hooklog::delivery::request::SignatureHeader;
@@ -27,13 +27,16 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 29] = [
+const VARIABLES: [&str; 33] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
+    "HOOKLOG_CONNECTIONS_MAX",
+    "HOOKLOG_CONNECTIONS_PER_SOURCE_MAX",
     "HOOKLOG_DATA_BYTES_MAX",
     "HOOKLOG_DISABLE_AFTER_SECS",
     "HOOKLOG_ENDPOINTS_MAX",
+    "HOOKLOG_EVENTS_PER_MINUTE",
     "HOOKLOG_EXTRA_CA",
     "HOOKLOG_IN_FLIGHT_MAX",
     "HOOKLOG_KEY",
@@ -48,6 +51,7 @@ const VARIABLES: [&str; 29] = [
     "HOOKLOG_OPEN_LOOPBACK",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_REPLAYS_PER_HOUR",
     "HOOKLOG_RESPONSE_POLICY",
     "HOOKLOG_RETRIES_PERCENT",
     "HOOKLOG_SCHEDULE",
@@ -94,6 +98,18 @@ pub struct Layer {
     /// Proxies in front of this server that say in X-Forwarded-For whom a request comes from [default: 0]
     #[arg(long, env = "HOOKLOG_TRUSTED_HOPS", hide_env_values = true, value_name = "N")]
     pub trusted_hops: Option<usize>,
+    /// Connections to the API at a time [default: 1024]
+    #[arg(long, env = "HOOKLOG_CONNECTIONS_MAX", hide_env_values = true, value_name = "N")]
+    pub connections_max: Option<usize>,
+    /// Of these, from one network (IPv4 /24, IPv6 /64) that is not loopback [default: 64]
+    #[arg(long, env = "HOOKLOG_CONNECTIONS_PER_SOURCE_MAX", hide_env_values = true, value_name = "N")]
+    pub connections_per_source_max: Option<usize>,
+    /// Events that are taken in for one account in a minute [default: 1000000]
+    #[arg(long, env = "HOOKLOG_EVENTS_PER_MINUTE", hide_env_values = true, value_name = "N")]
+    pub events_per_minute: Option<u32>,
+    /// Replays that an account's own keys may ask for in an hour [default: 1000]
+    #[arg(long, env = "HOOKLOG_REPLAYS_PER_HOUR", hide_env_values = true, value_name = "N")]
+    pub replays_per_hour: Option<u32>,
     /// Accept endpoints with plain http
     #[arg(long, env = "HOOKLOG_ALLOW_HTTP", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub allow_http: Option<bool>,
@@ -314,6 +330,10 @@ impl Layer {
             operator_token_file: self.operator_token_file.or(below.operator_token_file),
             open_loopback: self.open_loopback.or(below.open_loopback),
             trusted_hops: self.trusted_hops.or(below.trusted_hops),
+            connections_max: self.connections_max.or(below.connections_max),
+            connections_per_source_max: self.connections_per_source_max.or(below.connections_per_source_max),
+            events_per_minute: self.events_per_minute.or(below.events_per_minute),
+            replays_per_hour: self.replays_per_hour.or(below.replays_per_hour),
             allow_http: self.allow_http.or(below.allow_http),
             allow: self.allow.or(below.allow),
             extra_ca: self.extra_ca.or(below.extra_ca),
@@ -380,7 +400,20 @@ impl Layer {
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
         let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
         let key = key.map(|text| Key::parse(&text)).transpose();
+        let mut connections = serve::Connections::default();
+        connections.max = self.connections_max.unwrap_or(connections.max);
+        connections.per_source_max = self.connections_per_source_max.unwrap_or(connections.per_source_max);
+        if connections.max == 0 || connections.per_source_max == 0 {
+            return Err(Failure::usage("connections_max and connections_per_source_max are at least 1"));
+        }
+        let defaults = Quotas::default();
+        let quotas = Quotas {
+            events_per_minute: self.events_per_minute.unwrap_or(defaults.events_per_minute),
+            replays_per_hour: self.replays_per_hour.unwrap_or(defaults.replays_per_hour),
+        };
         let api = ApiOptions {
+            connections,
+            quotas,
             data_bytes_max,
             operator_token: operator_token.map_err(|error| Failure::usage(error.to_string()))?,
             open: self.open_loopback.unwrap_or(false),

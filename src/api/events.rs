@@ -129,6 +129,7 @@ pub(super) fn respond(status: StatusCode, out: &AcceptedOut) -> Result<Response,
 /// Takes one event in; what it answers is durable.
 pub(super) async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, AcceptedOut), Problem> {
     let (account, event) = (enqueue.account, enqueue.event.clone());
+    api.spend_event(account)?;
     let event_type = enqueue.event_type.to_string();
     let Answer::Accepted { accepted: _, at, deliveries, duplicate } =
         (match api.ask(Command::Enqueue(Box::new(enqueue))).await? {
@@ -289,6 +290,7 @@ pub(super) fn reason(fields: &mut Fields<'_>) -> String {
 
 /// Asks for a new run, and names the deliveries that got one.
 pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Response, Problem> {
+    api.spend_replay()?;
     let keys = match api.ask(command).await? {
         Answer::Replayed { deliveries } => deliveries,
         other => return Err(unexpected(other)),

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
 //! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `replays`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
-//! | [`access`], `token`, `failures`, `limits` | who asks, and how often |
+//! | [`access`], `token`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
@@ -16,6 +16,7 @@ pub mod access;
 mod accounts;
 mod attempts;
 mod audit;
+mod crowd;
 mod cursor;
 mod deliveries;
 mod endpoints;
@@ -31,6 +32,7 @@ mod policies;
 pub mod problem;
 mod query;
 pub mod queues;
+mod quotas;
 mod replays;
 mod rim;
 mod routes;
@@ -58,6 +60,7 @@ pub use access::OperatorToken;
 use cursor::Cursors;
 use failures::Failures;
 use problem::{Kind, Problem};
+pub use quotas::Quotas;
 pub use routes::listed as routes;
 pub use stream::SUBSCRIBERS_MAX;
 use stream::Streams;
@@ -85,6 +88,10 @@ pub struct ApiOptions {
     pub operator_token: Option<OperatorToken>,
     /// Whoever comes without a credential is the operator: for loopback only, and never by itself.
     pub open: bool,
+    /// How many may be connected, and how long they may take.
+    pub connections: serve::Connections,
+    /// How much an account may ask for.
+    pub quotas: Quotas,
     /// Proxies before this server that are trusted to say whom a request comes from.
     pub trusted_hops: usize,
     /// The engine's own, so that "try 3 of 6" counts as it does.
@@ -97,6 +104,8 @@ impl Default for ApiOptions {
             data_bytes_max: DATA_BYTES_MAX,
             operator_token: None,
             open: false,
+            connections: serve::Connections::default(),
+            quotas: Quotas::default(),
             trusted_hops: 0,
             policy: ServerPolicy::default(),
         }
@@ -122,6 +131,7 @@ struct Shared {
     cursors: Cursors,
     streams: Streams,
     failures: Failures,
+    spent: quotas::Spent,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
@@ -137,6 +147,7 @@ impl ApiState {
         options: ApiOptions,
     ) -> ApiState {
         let cursors = Cursors::new(&master);
+        let spent = quotas::Spent::new(options.quotas);
         let shared = Shared {
             handle,
             master,
@@ -146,6 +157,7 @@ impl ApiState {
             cursors,
             streams: Streams::default(),
             failures: Failures::new(),
+            spent,
             last_used: Default::default(),
             changing: Mutex::default(),
         };
@@ -172,6 +184,10 @@ impl ApiState {
 
     fn failures(&self) -> &Failures {
         &self.shared.failures
+    }
+
+    fn connections(&self) -> serve::Connections {
+        self.shared.options.connections
     }
 
     fn monotonic(&self) -> Millis {

@@ -126,6 +126,9 @@ pub(super) async fn reveal(
     let row = api.read(move |_, view| here(view, key)).await?;
     let endpoint = Some(key.endpoint);
     api.administer(AccessCommand::Reveal { account: key.account, endpoint, reason }).await?;
+    tracing::info!(
+        endpoint = %key.endpoint, actor = ?api.actor(), "the signing secrets of an endpoint were revealed"
+    );
     let keys = opened(&api, key, &row)?.into_iter().map(|(signing, secret)| KeyOut {
         id: signing.id,
         secret: Some(secret.reveal().to_string()),
@@ -203,6 +206,7 @@ pub(super) async fn reveal_account(
     let (_, reason) = why(&api, request.uri())?;
     let row = api.read(move |_, view| known(view, id)).await?;
     api.administer(AccessCommand::Reveal { account: id, endpoint: None, reason }).await?;
+    tracing::info!(account = %id, actor = ?api.actor(), "the secret of an account was revealed");
     let secret = open_text(&api, id, &row.secret)?;
     json(StatusCode::OK, &TextOut { account_id: id, secret: secret.to_string() })
 }

@@ -3,30 +3,51 @@
 //! Every connection is bounded in number, in how long its head may take, and in how long it may linger at the
 //! end (rule A26). Never knows routes.
 
+use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
 
+use super::access::Peer;
+use super::crowd::{Busy, Crowd, Place};
 use super::{ApiState, router};
 
-/// The longest a request's head may take, and a kept connection may be idle.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at a time, over both listeners.
-pub const CONNECTIONS_MAX: usize = 1_024;
+/// How many connections there may be, and how long one may take to say what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// The longest a request's head may take, and a kept connection may be idle.
+    pub head_timeout: Duration,
+    /// At a time, over both listeners.
+    pub max: usize,
+    /// At a time from one network (IPv4 /24, IPv6 /64). Loopback is not held to it: it is where a proxy of the
+    /// host, and everybody behind it, comes from.
+    pub per_source_max: usize,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections { head_timeout: Duration::from_secs(10), max: 1_024, per_source_max: 64 }
+    }
+}
+
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long open requests may take to end once the server stops.
@@ -45,24 +66,25 @@ pub struct Listeners {
 
 /// Serves until `stop`; then takes no new connection, ends streams, lets what else is open end, and returns.
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let open = TaskTracker::new();
+    let limits = state.connections();
+    let serving =
+        Serving { crowd: Arc::new(Crowd::new(limits)), open: TaskTracker::new(), stop: stop.clone() };
     let tcp = async {
         if let Some(listener) = listeners.tcp {
-            accept(Listener::Tcp(listener), router(state.clone()), &room, &open, &stop).await;
+            serving.accept(Listener::Tcp(listener), router(state.clone())).await;
         }
     };
     let unix = async {
         if let Some(listener) = listeners.unix {
-            accept(Listener::Unix(listener), router(state.local()), &room, &open, &stop).await;
+            serving.accept(Listener::Unix(listener), router(state.local())).await;
         }
     };
     tokio::join!(tcp, unix);
     stop.cancelled().await;
     state.end_streams();
-    open.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, open.wait()).await.is_err() {
-        tracing::warn!(connections = open.len(), "connections were still open and are cut");
+    serving.open.close();
+    if tokio::time::timeout(DRAIN_TIMEOUT, serving.open.wait()).await.is_err() {
+        tracing::warn!(connections = serving.open.len(), "connections were still open and are cut");
     }
 }
 
@@ -91,58 +113,74 @@ enum Listener {
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+    async fn accept(&self) -> io::Result<(Either<TcpStream, UnixStream>, Option<IpAddr>)> {
         match self {
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Either::Left(stream)),
-            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Either::Right(stream)),
-        }
-    }
-}
-
-async fn accept(
-    listener: Listener,
-    app: Router,
-    room: &Arc<Semaphore>,
-    open: &TaskTracker,
-    stop: &CancellationToken,
-) {
-    loop {
-        // Room first: who comes while there is none waits in the kernel's queue.
-        let permit = tokio::select! {
-            permit = room.clone().acquire_owned() => permit,
-            () = stop.cancelled() => return,
-        };
-        let Ok(permit) = permit else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
-        };
-        match accepted {
-            Ok(stream) => {
-                let (app, stop) = (app.clone(), stop.clone());
-                open.spawn(async move {
-                    connection(stream, app, stop).await;
-                    drop(permit);
-                });
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Either::Left(stream), Some(peer.ip())))
             }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
-                let _ = tokio::time::timeout(ACCEPT_PAUSE, stop.cancelled()).await;
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Either::Right(stream), None))
             }
         }
     }
 }
 
-async fn connection<S>(stream: S, app: Router, stop: CancellationToken)
+/// What every connection of one server shares.
+struct Serving {
+    crowd: Arc<Crowd>,
+    open: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Serving {
+    async fn accept(&self, listener: Listener, app: Router) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = self.stop.cancelled() => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    // Who is one too many from its network is closed at once; else room is made.
+                    let Some(place) = Crowd::enter(&self.crowd, peer) else { continue };
+                    let (app, stop) = (app.clone(), self.stop.clone());
+                    let head_timeout = self.crowd.limits.head_timeout;
+                    self.open.spawn(connection(stream, app, place, head_timeout, stop));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    let _ = tokio::time::timeout(ACCEPT_PAUSE, self.stop.cancelled()).await;
+                }
+            }
+        }
+    }
+}
+
+async fn connection<S>(stream: S, app: Router, place: Place, head_timeout: Duration, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = TowerToHyperService::new(app);
+    let (seat, peer) = (place.seat(), place.peer());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        // Held until the answer is whole: so long nobody takes the connection for an idle one.
+        let busy = seat.busy();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(Peer(peer));
+        }
+        let answer = app.clone().oneshot(request);
+        async move {
+            let Ok(answer) = answer.await;
+            Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
+        }
+    });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.displaced() => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -150,5 +188,31 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// An answer's body, and the sign that it is under way.
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -143,7 +143,7 @@ async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     } else {
         &[]
     };
-    let server = Child::serve(&folder.path().join("store"), more).await?;
+    let server = Child::serve(&folder.path().join("store"), &more).await?;
     let bench = Bench::set(args, &server, &receiver).await?;
     let (mut burst, mut beside, mut growth) = (None, None, None);
     if args.growth {
