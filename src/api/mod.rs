@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `stream`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `explain`, `stream`, `stats`, `store`, `health` | the routes of each noun |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`access`], [`serve`] | what every request passes |
@@ -26,6 +26,7 @@ mod query;
 mod rim;
 mod secrets;
 pub mod serve;
+mod stats;
 mod store;
 mod stream;
 mod wire;
@@ -192,6 +193,8 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/deliveries/{id}/retry-now", post(deliveries::retry_now))
         .route("/v1/deliveries/{id}/cancel", post(deliveries::cancel))
         .route("/v1/explain/{id}", get(explain::explain))
+        .route("/v1/stats", get(stats::stats))
+        .route("/v1/endpoints/{id}/stats", get(stats::of_endpoint))
         .route("/v1/stream", get(stream::stream))
         .route("/v1/status", get(health::status))
         .route("/v1/store/verify", post(store::verify))
