@@ -27,7 +27,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 25] = [
+const VARIABLES: [&str; 26] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -45,6 +45,7 @@ const VARIABLES: [&str; 25] = [
     "HOOKLOG_ON_GONE",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_PROFILE",
     "HOOKLOG_RESPONSE_POLICY",
     "HOOKLOG_RETRIES_PERCENT",
     "HOOKLOG_SCHEDULE",

@@ -24,6 +24,7 @@ use tower::ServiceExt;
 use zeroize::Zeroizing;
 
 use super::exit::{Exit, Failure};
+use super::profile::{self, Profile};
 use super::progress::Progress;
 use super::render::escape;
 use crate::cli::serve;
@@ -57,8 +58,18 @@ pub struct To {
     #[arg(long, value_name = "DIR", global = true, help_heading = "Server")]
     pub store: Option<PathBuf>,
     /// A file with the operator's token. The token may be in HOOKLOG_TOKEN
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
+    #[arg(long, alias = "key-file", value_name = "FILE", global = true, help_heading = "Server")]
     pub token_file: Option<PathBuf>,
+    /// A profile of ~/.config/hooklog/profiles.toml, which names url and key_file
+    #[arg(
+        long,
+        env = "HOOKLOG_PROFILE",
+        hide_env_values = true,
+        value_name = "NAME",
+        global = true,
+        help_heading = "Server"
+    )]
+    pub profile: Option<String>,
     /// The configuration that a stopped store is opened with
     #[arg(
         long,
@@ -151,13 +162,19 @@ impl Client {
     /// # Errors
     /// Everything that opening a store can fail with, and a URL that is none. A server is not asked yet.
     pub async fn open(to: &To) -> Result<Client, Failure> {
-        let token = config::secret("HOOKLOG_TOKEN", to.token_file.as_deref())?;
+        let profile = match &to.profile {
+            Some(name) if to.store.is_none() => profile::named(name)?,
+            _ => Profile::default(),
+        };
+        let token =
+            config::secret("HOOKLOG_TOKEN", to.token_file.as_deref().or(profile.key_file.as_deref()))?;
+        let url = to.url.as_ref().or(profile.url.as_ref());
         let transport = match &to.store {
             Some(folder) => match running(folder).await {
                 Some(socket) => Transport::Unix(socket),
                 None => stopped(folder, to.config.as_deref())?,
             },
-            None => tcp(&to.url.clone().unwrap_or_else(|| format!("http://{}", config::LISTEN)))?,
+            None => tcp(&url.cloned().unwrap_or_else(|| format!("http://{}", config::LISTEN)))?,
         };
         Ok(Client { transport, token, kept: Mutex::default() })
     }
