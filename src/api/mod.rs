@@ -17,7 +17,7 @@ mod accounts;
 mod attempts;
 mod audit;
 mod crowd;
-mod cursor;
+pub mod cursor;
 mod deliveries;
 mod endpoints;
 mod envelope;
