@@ -44,8 +44,15 @@ const NEITHER: Schemes = Schemes { standard: false, ledger: false };
 /// Characters of a queue's name.
 const QUEUE_CHARS_MAX: usize = 64;
 /// What only a request has.
-const REQUEST_MEMBERS: [&str; 6] =
-    ["url", "timeout_ms", "signature_schemes", "headers", "signing_secret", "response_policy"];
+const REQUEST_MEMBERS: [&str; 7] = [
+    "url",
+    "timeout_ms",
+    "signature_schemes",
+    "headers",
+    "signing_secret",
+    "ledger_secret",
+    "response_policy",
+];
 
 type Headers = Vec<(Text, Text)>;
 
