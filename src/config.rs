@@ -27,7 +27,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 34] = [
+const VARIABLES: [&str; 35] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -52,6 +52,7 @@ const VARIABLES: [&str; 34] = [
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
     "HOOKLOG_PROFILE",
+    "HOOKLOG_PUBLIC_URL",
     "HOOKLOG_REPLAYS_PER_HOUR",
     "HOOKLOG_RESPONSE_POLICY",
     "HOOKLOG_RETRIES_PERCENT",
@@ -96,6 +97,9 @@ pub struct Layer {
     /// Want no key over loopback: whoever is on this machine may do everything
     #[arg(long, env = "HOOKLOG_OPEN_LOOPBACK", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub open_loopback: Option<bool>,
+    /// Where people reach this server, such as https://hooks.example.com: links to the portal begin with it
+    #[arg(long, env = "HOOKLOG_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
+    pub public_url: Option<url::Url>,
     /// Proxies in front of this server that say in X-Forwarded-For whom a request comes from [default: 0]
     #[arg(long, env = "HOOKLOG_TRUSTED_HOPS", hide_env_values = true, value_name = "N")]
     pub trusted_hops: Option<usize>,
@@ -330,6 +334,7 @@ impl Layer {
             master_key_file: self.master_key_file.or(below.master_key_file),
             operator_token_file: self.operator_token_file.or(below.operator_token_file),
             open_loopback: self.open_loopback.or(below.open_loopback),
+            public_url: self.public_url.or(below.public_url),
             trusted_hops: self.trusted_hops.or(below.trusted_hops),
             connections_max: self.connections_max.or(below.connections_max),
             connections_per_source_max: self.connections_per_source_max.or(below.connections_per_source_max),
@@ -413,6 +418,8 @@ impl Layer {
             replays_per_hour: self.replays_per_hour.unwrap_or(defaults.replays_per_hour),
         };
         let api = ApiOptions {
+            public_url: self.public_url,
+            listens_on: None,
             connections,
             quotas,
             data_bytes_max,

@@ -21,6 +21,15 @@ use serde_json::{Value, json};
 const CALLERS: [&str; 10] =
     ["none", "broken", "expired", "revoked", "other", "reads", "ingest", "account", "support", "operator"];
 
+/// Where a session of the portal with all rights of the account is answered otherwise than the account's key.
+const SESSION: &[(&str, &str)] = &[
+    // It comes last.
+    ("POST /v1/endpoints/{id}/pause", "409"),
+    ("POST /v1/endpoints/{id}/resume", "409"),
+    ("GET /portal/session", "200"),
+    ("DELETE /portal/session", "200"),
+];
+
 /// Method, path, body, and the status for each caller: no credential, a broken, an expired, a revoked one; an
 /// account's key that asks for another account's things; a reading key, an ingest key and a full key of the
 /// account; a support's, an operator's. `A` is the account; `{id}` is a thing of it. A 400, 409 or 422 is an answer
@@ -92,6 +101,14 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET /v1/status", "", "",                               "401 401 401 401 403 403 403 403 200 200"),
     ("POST /v1/store/verify", "", "",                        "401 401 401 401 403 403 403 403 403 200"),
     ("POST /v1/store/rebuild", "", "",                       "401 401 401 401 403 403 403 403 403 200"),
+    ("POST /v1/portal-sessions", "", r#"{"account_id":"A","role":"account_read"}"#,
+                                                             "401 401 401 401 403 403 403 403 201 201"),
+    ("DELETE /v1/portal-sessions", "?account_id=B", "",      "401 401 401 401 403 403 403 403 200 200"),
+    // Open, and the link is none.
+    ("POST /portal/session", "", r#"{"link":"hl_link_none"}"#,
+                                                             "401 401 401 401 401 401 401 401 401 401"),
+    ("GET /portal/session", "", "",                          "401 401 401 401 403 403 403 403 403 403"),
+    ("DELETE /portal/session", "", "",                       "401 401 401 401 403 403 403 403 403 403"),
     ("GET /healthz", "", "",                                 "200 200 200 200 200 200 200 200 200 200"),
     ("GET /readyz", "", "",                                  "200 200 200 200 200 200 200 200 200 200"),
 ];
@@ -126,6 +143,7 @@ async fn every_route_answers_every_role_as_the_table_says() {
     world.clock.advance(Millis(60_000));
     world.locally("DELETE", &format!("/v1/keys/{}", keys["revoked"].0), Value::Null).await.ok(200);
     let broken = format!("{}x", keys["operator"].1);
+    let session = world.session(&account, "account").await;
     let (sacrificed, _) = world.key(json!({ "role": "ingest" })).await;
 
     let known: BTreeSet<String> = TABLE.iter().map(|(route, ..)| (*route).to_owned()).collect();
@@ -148,7 +166,8 @@ async fn every_route_answers_every_role_as_the_table_says() {
             .replace("{id}", id)
             .replace("{name}", "jobs")
             .replace("{lease}", "none")
-            .replace("=A", &format!("={account}"));
+            .replace("=A", &format!("={account}"))
+            .replace("=B", &format!("={other}"));
         let body = body.replace("\"A\"", &format!("\"{account}\""));
         let mut seen = Vec::new();
         for caller in CALLERS {
@@ -162,6 +181,12 @@ async fn every_route_answers_every_role_as_the_table_says() {
                 assert_eq!(reply.headers["content-type"], "application/problem+json", "{route} {reply:?}");
             }
             seen.push(reply.status.to_string());
+        }
+        let reply = world.in_session(&session, method, &path, &body).await;
+        let as_account = expected.split(' ').nth(7).expect("a column");
+        let differs = SESSION.iter().find(|(known, _)| known == route).map(|(_, status)| *status);
+        if reply.status.to_string() != differs.unwrap_or(as_account) {
+            wrong.push(format!("{route}\n  in a session: {reply:?}"));
         }
         if seen.join(" ") != *expected {
             wrong.push(format!("{route}\n  wanted {expected}\n  was    {}", seen.join(" ")));

@@ -40,6 +40,13 @@ pub enum Actor {
     Api(Text),
     /// A person at the command line of the host.
     Cli,
+    /// A customer in a session of the portal.
+    Portal {
+        /// Whose pages.
+        account: AccountId,
+        /// What the session was exchanged for.
+        link: PortalLinkId,
+    },
 }
 
 /// A sealed secret: bytes of `hooklog::secrets`, opaque here.

@@ -18,6 +18,7 @@ use hooklog_projections::time::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use url::form_urlencoded;
+use zeroize::Zeroizing;
 
 use super::accounts::no_account;
 use super::failures::Source;
@@ -25,7 +26,8 @@ use super::fields::{Fields, id};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::routes::{Door, right_of};
-use super::{ApiState, token};
+use super::sessions::Session;
+use super::{ApiState, portal, token};
 use crate::views::View;
 
 /// Characters of a token: fewer can be guessed.
@@ -53,6 +55,8 @@ pub struct OpenToOthers(pub SocketAddr);
 pub(super) enum Right {
     /// Nothing: health, and the exchange of a link.
     Open,
+    /// To be a session of the portal.
+    Session,
     /// To look.
     Read,
     /// To send again, hurry, call off, hold and let go.
@@ -77,6 +81,7 @@ impl Right {
         use Role::{Account, AccountRead, Ingest, Operator, Support};
         match self {
             Right::Open => true,
+            Right::Session => false,
             Right::Read => matches!(role, Operator | Support | Account | AccountRead),
             Right::Act => matches!(role, Operator | Support | Account),
             Right::Write | Right::Secrets | Right::Work => matches!(role, Operator | Account),
@@ -87,8 +92,8 @@ impl Right {
     }
 }
 
-/// Who asks.
-#[derive(Clone, Debug)]
+/// Who asks. Not to be printed: it may hold a session's secret.
+#[derive(Clone)]
 pub(super) struct Caller {
     /// What it may do; nothing if absent.
     pub role: Option<Role>,
@@ -98,20 +103,25 @@ pub(super) struct Caller {
     pub actor: Actor,
     /// The key that it brought, if it was one of the store's.
     pub key: Option<ApiKeyId>,
+    /// The session, with its secret, if it is one of the portal.
+    pub portal: Option<(Zeroizing<String>, Session)>,
 }
 
 impl Caller {
     /// Whoever asks an open route.
     pub(super) fn nobody() -> Caller {
-        Caller { role: None, account: None, actor: Actor::Api("nobody".into()), key: None }
+        Caller { role: None, account: None, actor: Actor::Api("nobody".into()), key: None, portal: None }
     }
 
     fn operator(actor: Actor) -> Caller {
-        Caller { role: Some(Role::Operator), account: None, actor, key: None }
+        Caller { role: Some(Role::Operator), account: None, actor, key: None, portal: None }
     }
 
     fn may(&self, right: Right) -> bool {
-        self.role.is_some_and(|role| right.is_of(role))
+        match right {
+            Right::Session => self.portal.is_some(),
+            _ => self.role.is_some_and(|role| right.is_of(role)),
+        }
     }
 }
 
@@ -181,13 +191,15 @@ fn known(api: &ApiState, request: &Request) -> Result<Caller, Problem> {
     let headers = request.headers();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let source = Source::of(peer, headers, api.shared.options.trusted_hops);
-    match headers.get(AUTHORIZATION) {
-        Some(value) => bearer(api, value.to_str().unwrap_or_default(), source),
-        None if api.shared.options.open => {
+    match (headers.get(AUTHORIZATION), portal::cookie(headers)) {
+        // A bearer never reads the cookie.
+        (Some(value), _) => bearer(api, value.to_str().unwrap_or_default(), source),
+        (None, Some(secret)) => portal::caller(api, headers, secret, !is_read(request.method())),
+        (None, None) if api.shared.options.open => {
             changes_from_here(request.method(), headers)?;
             Ok(Caller::operator(Actor::Api("operator".into())))
         }
-        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key")),
+        (None, None) => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key")),
     }
 }
 
@@ -214,12 +226,8 @@ fn bearer(api: &ApiState, value: &str, source: Option<Source>) -> Result<Caller,
     match row.as_ref().filter(|row| fits(Some(row), &hash, now)) {
         Some(row) => {
             api.used(id, now);
-            Ok(Caller {
-                role: Some(row.role),
-                account: row.account,
-                actor: Actor::Api(id.to_string().into()),
-                key: Some(id),
-            })
+            let actor = Actor::Api(id.to_string().into());
+            Ok(Caller { role: Some(row.role), account: row.account, actor, key: Some(id), portal: None })
         }
         None => {
             let account = row.as_ref().and_then(|row| row.account);
@@ -298,6 +306,9 @@ impl ApiState {
 
     /// Whether the caller's credential holds still: what lasts longer than a request asks again.
     pub(super) fn still_let_in(&self, view: &View<'_>) -> Result<bool, Problem> {
+        if let Some((secret, _)) = &self.caller.portal {
+            return Ok(self.shared.sessions.lives(secret, self.monotonic()));
+        }
         let Some(key) = self.caller.key else { return Ok(true) };
         let live = view.api_key(key)?.is_some_and(|row| !row.live_hashes(self.now()).is_empty());
         Ok(live)

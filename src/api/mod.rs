@@ -6,8 +6,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `audit`, `store`, `health` | the routes of each noun |
-//! | [`access`], `token`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
+//! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
@@ -29,6 +29,7 @@ mod health;
 mod keys;
 mod limits;
 mod policies;
+mod portal;
 pub mod problem;
 mod query;
 pub mod queues;
@@ -38,6 +39,7 @@ mod rim;
 mod routes;
 mod secrets;
 pub mod serve;
+mod sessions;
 mod stats;
 mod store;
 mod stream;
@@ -63,6 +65,7 @@ use failures::Failures;
 use problem::{Kind, Problem};
 pub use quotas::Quotas;
 pub use routes::listed as routes;
+use sessions::Sessions;
 pub use stream::SUBSCRIBERS_MAX;
 use stream::Streams;
 
@@ -89,6 +92,11 @@ pub struct ApiOptions {
     pub operator_token: Option<OperatorToken>,
     /// Whoever comes without a credential is the operator: for loopback only, and never by itself.
     pub open: bool,
+    /// Where people reach this server, if that is not where it listens: links begin with it, and what the portal's
+    /// pages change must come from it.
+    pub public_url: Option<url::Url>,
+    /// Where it listens: links begin with it if there is no `public_url`.
+    pub listens_on: Option<std::net::SocketAddr>,
     /// How many may be connected, and how long they may take.
     pub connections: serve::Connections,
     /// How much an account may ask for.
@@ -105,6 +113,8 @@ impl Default for ApiOptions {
             data_bytes_max: DATA_BYTES_MAX,
             operator_token: None,
             open: false,
+            public_url: None,
+            listens_on: None,
             connections: serve::Connections::default(),
             quotas: Quotas::default(),
             trusted_hops: 0,
@@ -133,6 +143,7 @@ struct Shared {
     streams: Streams,
     failures: Failures,
     spent: quotas::Spent,
+    sessions: Sessions,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
@@ -159,6 +170,7 @@ impl ApiState {
             streams: Streams::default(),
             failures: Failures::new(),
             spent,
+            sessions: Sessions::new(),
             last_used: Default::default(),
             changing: Mutex::default(),
         };

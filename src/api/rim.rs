@@ -83,11 +83,16 @@ fn request_id(headers: &HeaderMap, api: &ApiState) -> String {
     )
 }
 
+/// Whether a request says that its body is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.map(|value| value.split(';').next().unwrap_or_default().trim());
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
+}
+
 /// A JSON body of at most `bytes_max`.
 pub(super) async fn json_body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
-    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = content_type.map(|value| value.split(';').next().unwrap_or_default().trim());
-    if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+    if !is_json(request.headers()) {
         return Err(Problem::new(Kind::NotJsonType, "send `Content-Type: application/json`"));
     }
     whole(request.into_body(), bytes_max).await
@@ -96,8 +101,7 @@ pub(super) async fn json_body(request: Request, bytes_max: usize) -> Result<Byte
 /// A JSON body, or none at all.
 pub(super) async fn json_body_or_none(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
     if request.headers().contains_key(CONTENT_TYPE) {
-        let body = json_body(request, bytes_max).await?;
-        return Ok(body);
+        return json_body(request, bytes_max).await;
     }
     let body = whole(request.into_body(), bytes_max).await?;
     if body.is_empty() {

@@ -11,9 +11,9 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Work, Write};
+use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Session, Work, Write};
 use super::{
-    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, replays,
+    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, portal, queues, replays,
     secrets, stats, store, stream,
 };
 
@@ -82,6 +82,11 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/keys/{id}", Manage, keys::show),
         row(&post, "/v1/keys/{id}/rotate", Manage, keys::rotate),
         row(&delete, "/v1/keys/{id}", Manage, keys::revoke),
+        row(&post, "/v1/portal-sessions", Oversee, portal::create),
+        row(&delete, "/v1/portal-sessions", Oversee, portal::end_all),
+        row(&post, "/portal/session", Open, portal::exchange),
+        row(&get, "/portal/session", Session, portal::show),
+        row(&delete, "/portal/session", Session, portal::end),
         row(&get, "/v1/audit", Manage, audit::list),
         row(&get, "/v1/status", Oversee, health::status),
         row(&post, "/v1/store/verify", Manage, store::verify),

@@ -73,7 +73,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
         Some(file) => args.layer.over(Layer::from_file(file)?),
         None => args.layer,
     };
-    let config = layer.resolve()?;
+    let mut config = layer.resolve()?;
     may_listen(config.listen, config.api.open).map_err(|error| {
         Failure::usage(error.to_string()).next("leave --open-loopback out, or listen on 127.0.0.1")
     })?;
@@ -87,6 +87,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let clock = SystemClock::start();
     let store = open(&config, clock.clone()).await?;
     let (_socket_file, unix) = socket(&config.store.folder).unzip();
+    config.api.listens_on = Some(address);
     let api = api(&store, &config);
     let first_key = api.first_operator_key().await;
     let first_key = first_key.map_err(|problem| Failure::new(Exit::Failed, problem.detail))?;

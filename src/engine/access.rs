@@ -53,8 +53,8 @@ pub enum AccessCommand {
         role: Role,
         /// The hash of its secret.
         hash: SecretHash,
-        /// How long it may be used.
-        lifetime: Millis,
+        /// Of no use from then on.
+        expires_at: Timestamp,
     },
     /// Use a link up. Its secret was compared before.
     UseLink {
@@ -102,11 +102,10 @@ impl Engine {
                 }
                 self.note(actor, Fact::ApiKeyRevoked { key, account: row.account })
             }
-            AccessCommand::CreateLink { link, account, role, hash, lifetime } => {
+            AccessCommand::CreateLink { link, account, role, hash, expires_at } => {
                 if self.account(account)?.is_none() {
                     return Ok(Err(Rejection::UnknownAccount));
                 }
-                let expires_at = self.now + lifetime;
                 self.note(actor, Fact::PortalLinkCreated { link, account, role, hash, expires_at })
             }
             AccessCommand::UseLink { link } => {

@@ -37,6 +37,7 @@ pub fn actor(actor: &Actor) -> String {
         Actor::Hooklog => "Hooklog".into(),
         Actor::Api(name) => name.to_string(),
         Actor::Cli => "the command line".into(),
+        Actor::Portal { link, .. } => format!("the portal ({link})"),
     }
 }
 

@@ -28,6 +28,12 @@ pub struct World {
     pub folder: TempDir,
 }
 
+/// What a browser keeps of a session.
+pub struct Session {
+    pub cookie: String,
+    pub csrf: String,
+}
+
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -105,6 +111,61 @@ impl World {
 
     pub async fn account(&self, name: &str) -> String {
         text(&self.locally("POST", "/v1/accounts", json!({ "name": name })).await.ok(201)["id"])
+    }
+
+    /// A link's secret, as it stands in the fragment of its address.
+    pub async fn link(&self, account: &str, role: &str) -> String {
+        let wanted = json!({ "account_id": account, "role": role });
+        let made = self.locally("POST", "/v1/portal-sessions", wanted).await.ok(201);
+        text(&made["url"]).split_once("/portal#").expect("a fragment").1.to_owned()
+    }
+
+    /// Exchanges a link as the portal's page does.
+    pub async fn exchange(&self, link: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut request = Request::post("/portal/session").header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = json!({ "link": link }).to_string();
+        World::send(&self.app, request.body(Body::from(body)).expect("a request")).await
+    }
+
+    /// A session of an account's.
+    pub async fn session(&self, account: &str, role: &str) -> Session {
+        let answer = self.exchange(&self.link(account, role).await, &[]).await;
+        let told = answer.ok(201);
+        let cookie = answer.headers["set-cookie"].to_str().expect("ASCII");
+        let cookie = cookie.split_once(';').expect("rules").0.to_owned();
+        Session { cookie, csrf: text(&told["csrf_token"]) }
+    }
+
+    /// Asks as the portal's page in a browser does.
+    pub async fn in_session(&self, session: &Session, method: &str, path: &str, body: &str) -> Reply {
+        let headers = [
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "https://hooks.example.com"),
+            ("x-csrf-token", session.csrf.as_str()),
+            ("content-type", "application/json"),
+        ];
+        self.browse(session, method, path, &headers, body).await
+    }
+
+    /// Asks with a session's cookie and header fields.
+    pub async fn browse(
+        &self,
+        session: &Session,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(path);
+        request =
+            request.header("host", "hooks.example.com").header("cookie", format!("a=b; {}", session.cookie));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        World::send(&self.app, request.body(Body::from(body.to_owned())).expect("a request")).await
     }
 
     /// A key's id and text.

@@ -1,0 +1,245 @@
+//! The portal's doors: `/v1/portal-sessions` makes a one-time link to an account's pages, `/portal/session`
+//! exchanges it for a session, tells of it, and ends it (rules A13–A16).
+//!
+//! A link's secret travels in the fragment of an address, which no server sees, and comes back in a POST: so
+//! whatever only opens links does not use them up. Never knows the pages.
+
+use axum::extract::Request;
+use axum::http::header::{COOKIE, HOST, ORIGIN, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hooklog_projections::access::{Role, SecretHash};
+use hooklog_projections::fact::Actor;
+use hooklog_projections::ids::{AccountId, PortalLinkId};
+use hooklog_projections::time::Millis;
+use serde::Serialize;
+use serde_json::json as object;
+use zeroize::Zeroizing;
+
+use super::access::{Caller, Peer, cross_origin, same_origin};
+use super::accounts::{SETTINGS_BYTES_MAX, known};
+use super::failures::Source;
+use super::fields::{Fields, bad, id, number, parse};
+use super::keys::role;
+use super::policies::moment_text;
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{is_json, json, json_body};
+use super::sessions::Session;
+use super::{ApiState, token};
+use crate::clock::SystemChance;
+use crate::engine::{AccessCommand, Command};
+use crate::ids::drawn;
+
+/// The cookie of a session. The prefix makes browsers take it from this host over TLS (or on loopback) only.
+const COOKIE_NAME: &str = "__Host-hooklog";
+const COOKIE_RULES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
+/// Minutes that a link may be used, unless it is said otherwise, and at most.
+const LIFETIME_MINUTES: u64 = 15;
+const LIFETIME_MINUTES_MAX: u64 = 24 * 60;
+
+#[derive(Serialize)]
+struct LinkOut {
+    id: PortalLinkId,
+    account_id: AccountId,
+    role: Role,
+    expires_at: String,
+    /// In this answer only.
+    url: String,
+}
+
+#[derive(Serialize)]
+struct SessionOut {
+    account_id: AccountId,
+    role: Role,
+    /// To be sent as `X-CSRF-Token` with every change.
+    csrf_token: String,
+    /// At the latest.
+    expires_at: String,
+}
+
+pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let account = fields.required("account_id", id::<AccountId>);
+    // Support sees no secrets, so it makes no link that does.
+    let supports = api.caller.role != Some(Role::Operator);
+    let default = if supports { Role::AccountRead } else { Role::Account };
+    let role = fields.optional("role", role).unwrap_or(default);
+    let minutes = number(1, LIFETIME_MINUTES_MAX);
+    let minutes = fields.optional("lifetime_minutes", minutes).unwrap_or(LIFETIME_MINUTES);
+    if !matches!(role, Role::Account | Role::AccountRead) {
+        fields.fail("role", bad("unknown-word", "one of `account`, `account_read` is wanted"));
+    }
+    fields.finish()?;
+    let Some(account) = account else { return Err(Problem::invalid(Vec::new())) };
+    if supports && role != Role::AccountRead {
+        let detail = "support makes links that look only; ask for the role `account_read`";
+        return Err(Problem::new(Kind::Forbidden, detail));
+    }
+    let link = PortalLinkId(drawn(api.now(), &mut SystemChance));
+    let (secret, hash) = token::mint(token::Kind::Link, link.0);
+    let expires_at = api.now() + Millis::from_secs(minutes * 60);
+    api.administer(AccessCommand::CreateLink { link, account, role, hash, expires_at }).await?;
+    let expires_at = moment_text(expires_at);
+    let url = format!("{}/portal#{}", api.base_url(), *secret);
+    json(StatusCode::CREATED, &LinkOut { id: link, account_id: account, role, expires_at, url })
+}
+
+/// Ends all sessions of an account.
+pub(super) async fn end_all(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = api.account_param(&mut params)?;
+    params.finish()?;
+    api.read(move |_, view| known(view, account)).await?;
+    let ended = api.shared.sessions.end_all(account, api.monotonic());
+    json(StatusCode::OK, &object!({ "ended": ended }))
+}
+
+pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    from_our_pages(&api, &headers, false)?;
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let source = Source::of(peer, &headers, api.shared.options.trusted_hops);
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read(&body)?;
+    let link = fields.required("link", |value| parse::<String>(value, "a text").map(Zeroizing::new));
+    fields.finish()?;
+    let link = link.unwrap_or_default();
+    let (id, hash) = match token::read(&link) {
+        Some(token::Token { kind: token::Kind::Link, id, hash }) => (PortalLinkId(id), hash),
+        _ => (PortalLinkId(0), SecretHash([0; 32])),
+    };
+    let row = api.read(move |_, view| Ok(view.portal_link(id)?)).await?;
+    let kept = row.as_ref().map_or(SecretHash([0xff; 32]), |row| row.hash);
+    let row = row.filter(|row| token::same(&kept, &hash) && api.now() < row.expires_at);
+    let Some(row) = row else { return Err(spent(&api, source)) };
+    // The writer lets one of two have it.
+    let caller = Caller {
+        role: Some(row.role),
+        account: Some(row.account),
+        actor: Actor::Portal { account: row.account, link: id },
+        key: None,
+        portal: None,
+    };
+    let using = ApiState { caller, ..api.clone() };
+    match using.ask(Command::Access(AccessCommand::UseLink { link: id })).await {
+        Ok(_) => {}
+        Err(problem) if problem.kind == Kind::Unauthorized => return Err(spent(&api, source)),
+        Err(problem) => return Err(problem),
+    }
+    if let Some(before) = cookie(&headers) {
+        api.shared.sessions.end(before);
+    }
+    let (secret, session) = api.shared.sessions.begin(row.account, row.role, id, api.monotonic());
+    let mut response = told(&api, StatusCode::CREATED, &secret, session)?;
+    let set = format!("{COOKIE_NAME}={}; {COOKIE_RULES}", *secret);
+    let mut set = HeaderValue::try_from(set).map_err(|error| Problem::internal(&error))?;
+    set.set_sensitive(true);
+    response.headers_mut().insert(SET_COOKIE, set);
+    Ok(response)
+}
+
+/// The same answer for a link that was used, is over, or never was.
+fn spent(api: &ApiState, source: Option<Source>) -> Problem {
+    let problem = api.failures().refuse(source, None, api.monotonic());
+    match problem.kind {
+        Kind::Unauthorized => {
+            Problem::new(Kind::Unauthorized, "the link was used or is too old; ask for another")
+        }
+        _ => problem,
+    }
+}
+
+pub(super) async fn show(api: ApiState) -> Result<Response, Problem> {
+    let (secret, session) = api.session()?;
+    told(&api, StatusCode::OK, &secret, session)
+}
+
+pub(super) async fn end(api: ApiState) -> Result<Response, Problem> {
+    let (secret, _) = api.session()?;
+    api.shared.sessions.end(&secret);
+    let clear = HeaderValue::try_from(format!("{COOKIE_NAME}=; Max-Age=0; {COOKIE_RULES}"));
+    let clear = clear.map_err(|error| Problem::internal(&error))?;
+    Ok(([(SET_COOKIE, clear)], json(StatusCode::OK, &object!({ "ended": 1 }))?).into_response())
+}
+
+fn told(api: &ApiState, status: StatusCode, secret: &str, session: Session) -> Result<Response, Problem> {
+    let expires_at = moment_text(api.now() + session.left(api.monotonic()));
+    let csrf_token = api.shared.sessions.csrf_token(secret);
+    let Session { account, role, .. } = session;
+    json(status, &SessionOut { account_id: account, role, csrf_token, expires_at })
+}
+
+/// The secret in the session's cookie.
+pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let fields = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut cookies =
+        fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    cookies.find(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value)
+}
+
+/// Who a session is; whatever changes something must come from the portal's own pages.
+pub(super) fn caller(
+    api: &ApiState,
+    headers: &HeaderMap,
+    secret: &str,
+    changes: bool,
+) -> Result<Caller, Problem> {
+    let Some(session) = api.shared.sessions.look(secret, api.monotonic()) else {
+        return Err(Problem::new(Kind::Unauthorized, "the session is over; open a new link"));
+    };
+    if changes {
+        from_our_pages(api, headers, true)?;
+        let token = headers.get("x-csrf-token").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !api.shared.sessions.knows_csrf(secret, token) {
+            let detail = "`X-CSRF-Token` is missing, or not this session's; GET /portal/session has one";
+            return Err(Problem::new(Kind::CrossOrigin, detail));
+        }
+        if !is_json(headers) {
+            return Err(Problem::new(Kind::NotJsonType, "send `Content-Type: application/json`"));
+        }
+    }
+    Ok(Caller {
+        role: Some(session.role),
+        account: Some(session.account),
+        actor: Actor::Portal { account: session.account, link: session.link },
+        key: None,
+        portal: Some((Zeroizing::new(secret.to_owned()), session)),
+    })
+}
+
+/// Refuses what another site makes a browser send. `strict`: a browser says where it comes from, so one that
+/// does not is refused.
+fn from_our_pages(api: &ApiState, headers: &HeaderMap, strict: bool) -> Result<(), Problem> {
+    let says = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if says("sec-fetch-site").is_some_and(|site| site != "same-origin") {
+        return Err(cross_origin());
+    }
+    let Some(origin) = says(ORIGIN.as_str()) else {
+        return if strict { Err(cross_origin()) } else { Ok(()) };
+    };
+    match &api.shared.options.public_url {
+        Some(url) if url.origin().ascii_serialization() == origin => Ok(()),
+        Some(_) => Err(cross_origin()),
+        None if headers.contains_key(HOST) => same_origin(headers),
+        None => Err(cross_origin()),
+    }
+}
+
+impl ApiState {
+    fn session(&self) -> Result<(Zeroizing<String>, Session), Problem> {
+        let portal = self.caller.portal.clone();
+        portal.ok_or_else(|| Problem::internal(&"a route of sessions was asked by something else"))
+    }
+
+    /// Where people reach this server.
+    fn base_url(&self) -> String {
+        let options = &self.shared.options;
+        match (&options.public_url, options.listens_on) {
+            (Some(url), _) => url.as_str().trim_end_matches('/').to_owned(),
+            (None, Some(address)) => format!("http://{address}"),
+            (None, None) => String::new(),
+        }
+    }
+}
