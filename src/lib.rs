@@ -13,6 +13,7 @@
 //! | [`engine`] | the one writer that decides |
 //! | [`explain`] | one answer to "did we send it?" |
 //! | [`notify`] | telling owners |
+//! | [`replays`] | bulk replays at work |
 //! | [`api`] | HTTP in, commands out |
 
 pub mod api;
@@ -23,6 +24,7 @@ pub mod explain;
 pub mod ids;
 pub mod log;
 pub mod notify;
+pub mod replays;
 pub mod scheduler;
 pub mod secrets;
 pub mod store;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hooklog_projections::TABLES;
 use hooklog_projections::ids::Seq;
 use hooklog_projections::tables::FOLDS_VERSION;
+use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
 use crate::clock::{Chance, Clock, SystemChance};
@@ -18,6 +19,7 @@ use crate::engine::driver::{self, Running};
 use crate::engine::handle::Handle;
 use crate::engine::{Engine, Fatal, ServerPolicy, StartError};
 use crate::log::{self, Log, Opened};
+use crate::replays::Runner;
 use crate::secrets::{self, MasterKey};
 use crate::views::check::{self, Report};
 use crate::views::rebuild;
@@ -121,6 +123,8 @@ pub struct Store {
     master: Arc<MasterKey>,
     client: Arc<Client>,
     clock: Arc<dyn Clock>,
+    /// Works on bulk replays; none on a store that is opened by a command.
+    replays: Option<AbortOnDropHandle<()>>,
 }
 
 impl Store {
@@ -169,7 +173,11 @@ impl Store {
         );
         let runtime = tokio::runtime::Handle::current();
         let running = driver::run(engine, Arc::new(courier), clock.clone(), runtime);
-        Ok(Store { running, master, client, clock })
+        let replays = deliver.then(|| {
+            let runner = Runner::new(running.handle.clone(), clock.clone());
+            AbortOnDropHandle::new(tokio::spawn(runner.run()))
+        });
+        Ok(Store { running, master, client, clock, replays })
     }
 
     /// Speaks to the engine.
@@ -202,6 +210,7 @@ impl Store {
     /// # Errors
     /// What made the engine end before.
     pub async fn close(self, limit: Duration) -> Result<(), Fatal> {
+        drop(self.replays);
         self.running.stop(limit).await
     }
 }

@@ -16,8 +16,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("engine", &["views", "log", "scheduler", "delivery", "clock", "ids", "secrets"]),
     ("explain", &["scheduler"]),
     ("notify", &["engine", "views", "delivery", "clock", "log"]),
+    ("replays", &["engine", "views", "clock", "log"]),
     ("api", &["engine", "views", "delivery", "clock", "ids", "secrets", "explain", "scheduler", "log"]),
-    ("store", &["engine", "views", "log", "delivery", "clock", "ids", "secrets", "scheduler"]),
+    ("store", &["engine", "views", "log", "delivery", "clock", "ids", "secrets", "scheduler", "replays"]),
 ];
 
 /// Who may read the clock or draw: the one door, and measuring where the work itself is the measure.

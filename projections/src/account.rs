@@ -46,6 +46,20 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Whether it subscribed to a type and is there to be sent to: `payment.settled`, `payment.*`, `*`.
+    pub fn wants(&self, event_type: &str) -> bool {
+        let wants = |wanted: &Text| match wanted.strip_suffix('*') {
+            Some(prefix) => event_type.starts_with(prefix),
+            None => &**wanted == event_type,
+        };
+        !self.removed() && self.settings.event_types.iter().any(wants)
+    }
+
+    /// Whether it was removed.
+    pub fn removed(&self) -> bool {
+        matches!(self.hold, Some(Hold::Removed { .. }))
+    }
+
     /// The keys that sign at a moment, newest first.
     pub fn live_keys(&self, now: Timestamp) -> Vec<SigningKey> {
         let live = |key: &&SigningKey| key.expires_at.is_none_or(|end| now < end);
@@ -67,6 +81,13 @@ pub enum Hold {
     Disabled {
         /// Why.
         reason: DisabledReason,
+        /// Since when.
+        at: Timestamp,
+    },
+    /// It was removed: for good, and nothing changes it any more.
+    Removed {
+        /// As the person put it.
+        reason: Text,
         /// Since when.
         at: Timestamp,
     },
@@ -129,6 +150,9 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         }),
         Fact::EndpointDisabled { key, reason } => change(tables, key, |row| {
             row.hold = Some(Hold::Disabled { reason: reason.clone(), at: entry.at });
+        }),
+        Fact::EndpointRemoved { key, reason } => change(tables, key, |row| {
+            row.hold = Some(Hold::Removed { reason: reason.clone(), at: entry.at });
         }),
         Fact::EndpointResumed { key } => change(tables, key, |row| row.hold = None),
         _ => Ok(()),

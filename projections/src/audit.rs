@@ -47,6 +47,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         Fact::AccountCreated { account, .. }
         | Fact::AccountChanged { account, .. }
         | Fact::AccountSecretChanged { account, .. }
+        | Fact::BulkReplayStarted { account, .. }
+        | Fact::BulkReplayCancelled { account, .. }
         | Fact::PortalLinkCreated { account, .. }
         | Fact::PortalLinkUsed { account, .. }
         | Fact::SecretRevealed { account, .. } => Some(Some(*account)),
@@ -54,6 +56,7 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::EndpointChanged { key, .. }
         | Fact::EndpointPaused { key, .. }
         | Fact::EndpointDisabled { key, .. }
+        | Fact::EndpointRemoved { key, .. }
         | Fact::EndpointResumed { key }
         | Fact::SigningKeysChanged { key, .. } => Some(Some(key.account)),
         Fact::ApiKeyCreated { account, .. }
@@ -71,6 +74,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::Dead { .. }
         | Fact::Replayed { .. }
         | Fact::Cancelled { .. }
+        | Fact::BulkReplayAdvanced { .. }
+        | Fact::BulkReplayEnded { .. }
         | Fact::OwnerTold { .. } => None,
     }
 }

@@ -30,7 +30,7 @@ pub struct ChangeKey {
 pub enum Change {
     /// All settings as they were from then on; of an endpoint, with its version.
     Settings(u32),
-    /// Paused, disabled or resumed.
+    /// Paused, disabled, resumed or removed.
     Hold,
     /// The owner was told of dead deliveries.
     Told,
@@ -56,6 +56,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         }
         Fact::EndpointPaused { key, .. }
         | Fact::EndpointDisabled { key, .. }
+        | Fact::EndpointRemoved { key, .. }
         | Fact::EndpointResumed { key } => (of(key), Change::Hold),
         Fact::OwnerTold { key, .. } => (of(key), Change::Told),
         _ => return Ok(()),

@@ -1,14 +1,18 @@
 //! The deliveries as they are now, newest first per account, and the lists cut from them: due, in flight,
-//! dead, owed to an owner, and by endpoint.
+//! dead (one by one and in groups), owed to an owner, and by endpoint.
 //!
 //! The rows of [`Deliveries`] are the per-account history: one key serves both, since a delivery is named by
 //! its position. Never knows a clock: what is due is listed by its due time, whatever the time is.
+
+use serde::{Deserialize, Serialize};
 
 use crate::FoldError::{self, Rows};
 use crate::fact::{DisabledReason, Entry, Fact};
 use crate::ids::{DeliveryKey, EndpointKey};
 use crate::lifecycle::{Delivery, Illegal, State};
-use crate::tables::{DueKey, EndpointDelivery, Table, Tables};
+use crate::replay;
+use crate::tables::{DeadGroupKey, DueKey, EndpointDelivery, Table, Tables};
+use crate::time::Timestamp;
 
 /// Every delivery by account and position.
 pub struct Deliveries;
@@ -24,6 +28,26 @@ pub struct InFlight;
 
 /// What was given up, by account and position.
 pub struct Dead;
+
+/// What was given up, counted by endpoint, reason and type. A group without any has no row.
+pub struct DeadGroups;
+
+/// How many of a group are dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadGroup {
+    /// From 1.
+    pub count: u64,
+    /// The first death since the group was last empty.
+    pub first_at: Timestamp,
+    /// The newest death.
+    pub last_at: Timestamp,
+}
+
+impl Table for DeadGroups {
+    const NAME: &'static str = "dead_groups";
+    type Key = DeadGroupKey;
+    type Value = DeadGroup;
+}
 
 /// What an account's owner is yet to be told, by endpoint: deliveries that died, and under its own position
 /// that Hooklog disabled the endpoint.
@@ -100,6 +124,10 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     row.apply(&entry.fact, entry.seq, entry.at)?;
     unlist(tables, of.endpoint_key(), delivery, &before).map_err(Rows)?;
     list(tables, of.endpoint_key(), delivery, &row.state).map_err(Rows)?;
+    group(tables, of.endpoint_key(), &row, &before).map_err(Rows)?;
+    if let Some(bulk) = row.bulk {
+        replay::moved(tables, (of.account, bulk), &row.state).map_err(Rows)?;
+    }
     if let Fact::Dead { tell_owner: true, .. } = &entry.fact {
         let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
         tables.put::<Owed>(&place, &()).map_err(Rows)?;
@@ -137,4 +165,35 @@ fn unlist<T: Tables>(
         State::Dead { .. } => tables.delete::<Dead>(&key),
         State::Deciding { .. } | State::Delivered { .. } | State::Cancelled { .. } => Ok(()),
     }
+}
+
+/// Counts a delivery into the group that it died into, or out of it.
+fn group<T: Tables>(
+    tables: &mut T,
+    endpoint: EndpointKey,
+    row: &Delivery,
+    before: &State,
+) -> Result<(), T::Error> {
+    let key = |reason: &_| DeadGroupKey {
+        endpoint,
+        reason: Clone::clone(reason),
+        event_type: row.event_type.clone(),
+    };
+    if let State::Dead { reason, .. } = before {
+        let key = key(reason);
+        if let Some(group) = tables.get::<DeadGroups>(&key)? {
+            match group.count {
+                0 | 1 => tables.delete::<DeadGroups>(&key)?,
+                count => tables.put::<DeadGroups>(&key, &DeadGroup { count: count - 1, ..group })?,
+            }
+        }
+    }
+    if let State::Dead { reason, at } = &row.state {
+        let key = key(reason);
+        let group = tables.get::<DeadGroups>(&key)?;
+        let group = group.unwrap_or(DeadGroup { count: 0, first_at: *at, last_at: *at });
+        let group = DeadGroup { count: group.count + 1, last_at: *at, ..group };
+        tables.put::<DeadGroups>(&key, &group)?;
+    }
+    Ok(())
 }

@@ -2,10 +2,12 @@
 //!
 //! Never knows how a delivery fares.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::fact::{BodyRef, Entry, Fact};
-use crate::ids::{AccountId, EventId, Seq};
+use crate::ids::{AccountId, DeliveryKey, EventId, Seq};
 use crate::policy::Text;
 use crate::tables::{Table, Tables};
 use crate::time::Timestamp;
@@ -16,7 +18,7 @@ pub struct Events;
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Where it was accepted. Its deliveries are the next `deliveries` positions.
+    /// Where it was accepted. Its deliveries are the next `deliveries` positions, and those in `late`.
     pub accepted: Seq,
     /// When.
     pub accepted_at: Timestamp,
@@ -24,15 +26,26 @@ pub struct Event {
     pub event_type: Text,
     /// What is sent.
     pub body: BodyRef,
-    /// How many endpoints it went to.
+    /// How many endpoints it went to when it was accepted.
     pub deliveries: u32,
+    /// Its deliveries to endpoints that it was sent to later, oldest first.
+    pub late: Vec<Seq>,
+}
+
+/// Events that no endpoint had subscribed to, by account and position: no delivery leads to them.
+pub struct Unrouted;
+
+impl Table for Unrouted {
+    const NAME: &'static str = "unrouted";
+    type Key = DeliveryKey;
+    type Value = EventId;
 }
 
 impl Event {
-    /// The positions that name its deliveries.
-    pub fn delivery_seqs(&self) -> impl Iterator<Item = Seq> + use<> {
+    /// The positions that name its deliveries, oldest first.
+    pub fn delivery_seqs(&self) -> impl Iterator<Item = Seq> + use<'_> {
         let first = self.accepted.0 + 1;
-        (first..first + u64::from(self.deliveries)).map(Seq)
+        (first..first + u64::from(self.deliveries)).map(Seq).chain(self.late.iter().copied())
     }
 }
 
@@ -42,19 +55,33 @@ impl Table for Events {
     type Value = Event;
 }
 
-/// Folds `Accepted`.
+/// Folds `Accepted`, and `Enqueued` where it came late.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
-    let Fact::Accepted { account, event, event_type, body, deliveries } = &entry.fact else {
-        return Ok(());
-    };
-    tables.put::<Events>(
-        &(*account, event.clone()),
-        &Event {
-            accepted: entry.seq,
-            accepted_at: entry.at,
-            event_type: event_type.clone(),
-            body: body.clone(),
-            deliveries: *deliveries,
-        },
-    )
+    match &entry.fact {
+        Fact::Accepted { account, event, event_type, body, deliveries } => {
+            if *deliveries == 0 {
+                tables.put::<Unrouted>(&DeliveryKey { account: *account, seq: entry.seq }, event)?;
+            }
+            let row = Event {
+                accepted: entry.seq,
+                accepted_at: entry.at,
+                event_type: event_type.clone(),
+                body: body.clone(),
+                deliveries: *deliveries,
+                late: Vec::new(),
+            };
+            tables.put::<Events>(&(*account, event.clone()), &row)
+        }
+        Fact::Enqueued { key, event, late: true, .. } => {
+            let name = (key.account, event.clone());
+            match tables.get::<Events>(&name)? {
+                Some(mut row) => {
+                    row.late.push(entry.seq);
+                    tables.put::<Events>(&name, &row)
+                }
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
 }

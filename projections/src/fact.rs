@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::access::{Role, SecretHash};
 use crate::course::Course;
 use crate::ids::{
-    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, PortalLinkId, Seq, StoreId,
+    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, PortalLinkId, ReplayId, Seq,
+    StoreId,
 };
 use crate::policy::{ErrorClass, ResponsePolicy, Rollout, Schedule, Text};
 use crate::time::{Millis, Timestamp};
@@ -176,6 +177,13 @@ pub enum Fact {
         /// Of no use after: dead then, without another request.
         #[serde(default)]
         expire_at: Option<Timestamp>,
+        /// Made for an endpoint that never got the event, after it was accepted: this position lies apart from
+        /// those that follow `accepted`.
+        #[serde(default)]
+        late: bool,
+        /// The bulk replay that made it.
+        #[serde(default)]
+        bulk: Option<ReplayId>,
     },
     /// A request is about to leave. Durable before its first byte.
     Attempted {
@@ -252,6 +260,9 @@ pub enum Fact {
         due_at: Timestamp,
         /// As the asker put it.
         reason: Text,
+        /// The bulk replay that it is part of.
+        #[serde(default)]
+        bulk: Option<ReplayId>,
     },
     /// A waiting delivery was called off.
     Cancelled {
@@ -347,6 +358,112 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
+    /// A bulk replay began: what its filter finds among what stood in the log before this is sent again, little
+    /// by little.
+    BulkReplayStarted {
+        /// Its id.
+        id: ReplayId,
+        /// Whose deliveries.
+        account: AccountId,
+        /// Which of them.
+        filter: BulkFilter,
+        /// As the asker put it.
+        reason: Text,
+        /// At most so many begin in a second.
+        rate_per_second: u32,
+        /// By which subscriptions it chooses.
+        routing: Routing,
+        /// How many the plan found; more if its search was cut short.
+        planned: u64,
+    },
+    /// A bulk replay went past deliveries without sending them.
+    BulkReplayAdvanced {
+        /// Which.
+        id: ReplayId,
+        /// Whose.
+        account: AccountId,
+        /// It goes on after this position.
+        upto: Seq,
+        /// How many of those matched, but could not be replayed any more.
+        skipped: u32,
+    },
+    /// A bulk replay was called off. What it had begun goes on.
+    BulkReplayCancelled {
+        /// Which.
+        id: ReplayId,
+        /// Whose.
+        account: AccountId,
+    },
+    /// A bulk replay is through.
+    BulkReplayEnded {
+        /// Which.
+        id: ReplayId,
+        /// Whose.
+        account: AccountId,
+        /// How many it sent again.
+        replayed: u64,
+        /// How many matched, but could not be replayed any more.
+        skipped: u64,
+    },
+    /// An endpoint was removed for good. Nothing is sent to it any more; what waits for it is cancelled, little by
+    /// little.
+    EndpointRemoved {
+        /// Which.
+        key: EndpointKey,
+        /// As the asker put it.
+        reason: Text,
+    },
+}
+
+/// Which deliveries a bulk replay takes. All that is given must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkFilter {
+    /// Of which kind.
+    pub of: BulkOf,
+    /// To this endpoint.
+    pub endpoint: Option<EndpointId>,
+    /// Of this type: exact, or a prefix before `*`.
+    pub event_type: Option<Text>,
+    /// Enqueued at or after; for missing ones: accepted.
+    pub since: Option<Timestamp>,
+    /// Enqueued before; for missing ones: accepted.
+    pub until: Option<Timestamp>,
+    /// The newest attempt was answered with one of these, if any is given.
+    pub http: Vec<StatusRange>,
+    /// The newest attempt failed with one of these, if any is given. With `http`: either.
+    pub errors: Vec<ErrorClass>,
+}
+
+/// What a bulk replay is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BulkOf {
+    /// Deliveries that were given up.
+    Dead,
+    /// Deliveries that arrived.
+    Delivered,
+    /// Events that an endpoint never got.
+    Missing,
+}
+
+/// Statuses of HTTP, both ends included: `503` or `5xx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StatusRange {
+    /// The lowest.
+    pub from: u16,
+    /// The highest.
+    pub to: u16,
+}
+
+/// By which subscriptions a bulk replay chooses. URL, keys and headers are always the current ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// Those that an event had when it was accepted.
+    #[default]
+    AsThen,
+    /// Of those, the ones that still stand.
+    AsNow,
 }
 
 /// Which delivery a fact is of, and where its story goes on.
@@ -590,6 +707,11 @@ impl Fact {
             Fact::PortalLinkCreated { .. } => "PortalLinkCreated",
             Fact::PortalLinkUsed { .. } => "PortalLinkUsed",
             Fact::SecretRevealed { .. } => "SecretRevealed",
+            Fact::BulkReplayStarted { .. } => "BulkReplayStarted",
+            Fact::BulkReplayAdvanced { .. } => "BulkReplayAdvanced",
+            Fact::BulkReplayCancelled { .. } => "BulkReplayCancelled",
+            Fact::BulkReplayEnded { .. } => "BulkReplayEnded",
+            Fact::EndpointRemoved { .. } => "EndpointRemoved",
         }
     }
 }

@@ -141,6 +141,10 @@ id!(
     StoreId, "st_", "a store"
 );
 id!(
+    /// One bulk replay.
+    ReplayId, "rpl_", "a replay"
+);
+id!(
     /// One signing key of an endpoint.
     KeyId, "key_", "a signing key"
 );

@@ -23,6 +23,7 @@ pub mod ids;
 pub mod lane;
 pub mod lifecycle;
 pub mod policy;
+pub mod replay;
 pub mod tables;
 pub mod time;
 
@@ -49,6 +50,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     audit::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
+    replay::fold(tables, entry).map_err(FoldError::Rows)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
 }
 
@@ -60,7 +62,7 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 19] = [
+pub const TABLES: [(&str, Cadence); 23] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -80,6 +82,10 @@ pub const TABLES: [(&str, Cadence); 19] = [
     named::<change::Changes>(),
     named::<hour::Hours>(),
     named::<hour::Gates>(),
+    named::<event::Unrouted>(),
+    named::<delivery::DeadGroups>(),
+    named::<replay::Replays>(),
+    named::<replay::Running>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

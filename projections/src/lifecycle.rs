@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fact::{DeadReason, Ended, Fact, Failure};
-use crate::ids::{EndpointId, EventId, Seq};
+use crate::ids::{EndpointId, EventId, ReplayId, Seq};
 use crate::policy::{ErrorClass, Text};
 use crate::time::{Millis, Timestamp};
 
@@ -40,6 +40,8 @@ pub struct Delivery {
     pub last_attempt: Option<LastAttempt>,
     /// Dead from then on, without another request.
     pub expire_at: Option<Timestamp>,
+    /// The bulk replay that this run is part of.
+    pub bulk: Option<ReplayId>,
 }
 
 /// Where a delivery stands. A batch never ends with one in `Deciding`.
@@ -196,7 +198,9 @@ pub enum Illegal {
 impl Delivery {
     /// The delivery that an `Enqueued` at `seq` begins. `None` for any other fact.
     pub fn begun(fact: &Fact, seq: Seq, at: Timestamp) -> Option<Delivery> {
-        let Fact::Enqueued { key, event, accepted, event_type, due_at, max_tries, expire_at } = fact else {
+        let Fact::Enqueued { key, event, accepted, event_type, due_at, max_tries, expire_at, bulk, late: _ } =
+            fact
+        else {
             return None;
         };
         Some(Delivery {
@@ -214,6 +218,7 @@ impl Delivery {
             latest: seq,
             last_attempt: None,
             expire_at: *expire_at,
+            bulk: *bulk,
         })
     }
 
@@ -282,14 +287,15 @@ impl Delivery {
                 expect("a due time of", retired.0, was.0)?;
                 State::Dead { at, reason: reason.clone() }
             }
-            (State::Dead { .. }, Fact::Replayed { was: Ended::Dead, run, due_at, .. })
-            | (State::Delivered { .. }, Fact::Replayed { was: Ended::Delivered, run, due_at, .. }) => {
+            (State::Dead { .. }, Fact::Replayed { was: Ended::Dead, run, due_at, bulk, .. })
+            | (State::Delivered { .. }, Fact::Replayed { was: Ended::Delivered, run, due_at, bulk, .. }) => {
                 expect("run", u64::from(*run), u64::from(self.run) + 1)?;
                 self.run = *run;
                 self.tries = 0;
                 self.interruptions = 0;
                 // A deadline was for the first run; who replays wants it sent all the same.
                 self.expire_at = None;
+                self.bulk = *bulk;
                 State::Pending { due_at: *due_at }
             }
             (State::Pending { due_at: was }, Fact::Cancelled { due_at: retired, .. }) => {

@@ -8,13 +8,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::change::ChangeKey;
+use crate::fact::DeadReason;
 use crate::hour::HourKey;
-use crate::ids::{AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq};
+use crate::ids::{
+    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, ReplayId, Seq,
+};
 use crate::policy::Text;
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 3;
+pub const FOLDS_VERSION: u32 = 4;
 
 /// One keyed table of a view.
 pub trait Table {
@@ -84,6 +87,17 @@ pub struct EndpointDelivery {
     pub endpoint: EndpointKey,
     /// Which.
     pub delivery: Seq,
+}
+
+/// Dead deliveries of one endpoint, reason and type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadGroupKey {
+    /// Where.
+    pub endpoint: EndpointKey,
+    /// Why they died.
+    pub reason: DeadReason,
+    /// Of which type.
+    pub event_type: Text,
 }
 
 fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
@@ -253,5 +267,39 @@ impl Key for HourKey {
             endpoint,
             hour: u32::from_be_bytes(hour),
         })
+    }
+}
+
+impl Key for (AccountId, ReplayId) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        out.extend(self.1.to_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, rest) = account(bytes)?;
+        take::<16>(rest).and_then(whole).map(|id| (account, ReplayId(u128::from_be_bytes(id))))
+    }
+}
+
+/// The reasons in the order of their bytes in keys: only appended to.
+const REASONS: [DeadReason; 4] =
+    [DeadReason::Exhausted, DeadReason::Refused, DeadReason::RetriesOff, DeadReason::Expired];
+
+impl Key for DeadGroupKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.endpoint.write(out);
+        out.push(match self.reason {
+            DeadReason::Exhausted => 0,
+            DeadReason::Refused => 1,
+            DeadReason::RetriesOff => 2,
+            DeadReason::Expired => 3,
+        });
+        out.extend(self.event_type.as_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (endpoint, rest) = endpoint(bytes)?;
+        let (reason, rest) = rest.split_first()?;
+        let reason = REASONS.get(usize::from(*reason))?.clone();
+        Some(DeadGroupKey { endpoint, reason, event_type: core::str::from_utf8(rest).ok()?.into() })
     }
 }

@@ -33,6 +33,8 @@ fn enqueued() -> Fact {
         due_at: DUE,
         max_tries: None,
         expire_at: None,
+        late: false,
+        bulk: None,
     }
 }
 
@@ -59,7 +61,6 @@ fn facts() -> Vec<(&'static str, Fact)> {
     let rescheduled = |was_due_at| Fact::Rescheduled { of: of(), due_at: DUE, was_due_at, rule: "".into() };
     let dead =
         |was_due_at| Fact::Dead { of: of(), reason: DeadReason::Refused, was_due_at, tell_owner: true };
-    let replayed = |was| Fact::Replayed { of: of(), was, run: 2, due_at: DUE, reason: "".into() };
     let error = Failure::Error {
         class: ErrorClass::Dns,
         detail: "".into(),
@@ -68,6 +69,7 @@ fn facts() -> Vec<(&'static str, Fact)> {
         address: None,
         course: None,
     };
+    let replayed = |was| Fact::Replayed { of: of(), was, run: 2, due_at: DUE, reason: "".into(), bulk: None };
     vec![
         ("Enqueued", enqueued()),
         (

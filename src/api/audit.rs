@@ -63,7 +63,9 @@ fn target(fact: &Fact) -> Value {
             let keys: Vec<_> = signing.iter().map(|key| key.id).collect();
             json!({ "endpoint_id": key.endpoint, "signing_keys": keys })
         }
-        Fact::EndpointPaused { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
+        Fact::EndpointPaused { key, reason } | Fact::EndpointRemoved { key, reason } => {
+            json!({ "endpoint_id": key.endpoint, "reason": reason })
+        }
         Fact::EndpointDisabled { key, reason } => {
             let reason = match reason {
                 DisabledReason::Gone => "it answered 410".to_owned(),
@@ -74,6 +76,10 @@ fn target(fact: &Fact) -> Value {
             };
             json!({ "endpoint_id": key.endpoint, "reason": reason })
         }
+        Fact::BulkReplayStarted { id, reason, planned, .. } => {
+            json!({ "replay_id": id, "reason": reason, "planned": planned })
+        }
+        Fact::BulkReplayCancelled { id, .. } => json!({ "replay_id": id }),
         Fact::ApiKeyCreated { key, role, label, expires_at, .. } => json!({
             "key_id": key, "role": role, "label": label, "expires_at": expires_at.map(moment_text),
         }),

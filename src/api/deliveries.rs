@@ -14,7 +14,7 @@ use super::accounts::{account_id, page};
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
-use super::policies::moment_text;
+use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues;
@@ -90,7 +90,17 @@ fn filter(params: &mut Params) -> Result<Filter, Problem> {
     if since.zip(until).is_some_and(|(since, until)| since > until) {
         return Err(Problem::query("since", "`since` is after `until`"));
     }
-    Ok(Filter { statuses, endpoint: params.read("endpoint_id")?, event_type, since, until })
+    let endpoint = params.read("endpoint_id")?;
+    let (mut http, mut errors) = (Vec::new(), Vec::new());
+    for word in params.all("http_status") {
+        http.push(status_range(&word).map_err(|wrong| Problem::query("http_status", wrong.detail))?);
+    }
+    for word in params.all("error") {
+        errors.push(error_class(&word).map_err(|wrong| Problem::query("error", wrong.detail))?);
+    }
+    http.sort();
+    errors.sort();
+    Ok(Filter { statuses, endpoint, event_type, since, until, http, errors })
 }
 
 fn include(params: &mut Params) -> Result<Include, Problem> {

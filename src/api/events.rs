@@ -139,10 +139,10 @@ pub(super) async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCo
         unreachable!("matched above")
     };
     let deliveries = if duplicate {
-        api.read(move |_, view| references(view, account, at, &deliveries)).await?
+        api.read(move |_, view| references(view, account, &deliveries)).await?
     } else {
         // Written a moment ago, so they lie in memory: a thread of its own would cost more than the read.
-        references(&api.shared.handle.view(), account, at, &deliveries)?
+        references(&api.shared.handle.view(), account, &deliveries)?
     };
     let explanation = deliveries.is_empty().then(|| explain_event(&event_type, at, &[], api.now(), false));
     let status = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -158,18 +158,12 @@ pub(super) async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCo
     Ok((status, out))
 }
 
-fn references(
-    view: &View<'_>,
-    account: AccountId,
-    at: Timestamp,
-    deliveries: &[Seq],
-) -> Result<Vec<DeliveryRef>, Problem> {
+fn references(view: &View<'_>, account: AccountId, deliveries: &[Seq]) -> Result<Vec<DeliveryRef>, Problem> {
     let mut out = Vec::with_capacity(deliveries.len());
     for seq in deliveries {
         let key = DeliveryKey { account, seq: *seq };
         let row = view.delivery(key)?;
         let row = row.ok_or_else(|| Problem::internal(&format!("the delivery at {seq} is missing")))?;
-        debug_assert_eq!(row.enqueued_at, at);
         out.push(DeliveryRef { id: view.delivery_id(key, &row), endpoint_id: Some(row.endpoint) });
     }
     Ok(out)
@@ -263,9 +257,10 @@ impl Wish {
         enum Word {
             Dead,
             All,
+            Missing,
         }
         let mut fields = Fields::read_or_empty(body)?;
-        let scope = fields.optional("scope", word::<Word>("`dead`, `all`"));
+        let scope = fields.optional("scope", word::<Word>("`dead`, `all`, `missing`"));
         let confirm = fields.optional("confirm", flag).unwrap_or(false);
         let reason = reason(&mut fields);
         fields.finish()?;
@@ -276,6 +271,7 @@ impl Wish {
                 Err(Problem::new(Kind::ConfirmNeeded, detail))
             }
             Some(Word::All) => Ok(Wish { scope: Scope::All, reason }),
+            Some(Word::Missing) => Ok(Wish { scope: Scope::Missing, reason }),
             Some(Word::Dead) | None => Ok(Wish { scope: Scope::Dead, reason }),
         }
     }

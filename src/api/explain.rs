@@ -162,6 +162,10 @@ fn of_endpoint(
             ),
             "Ask its owner whether the URL is right, then resume the endpoint.",
         ),
+        Some(Hold::Removed { at, .. }) => (
+            format!("{host} was removed at {}; nothing is sent to it any more.", moment_near(*at, now)),
+            "Nothing to do; its history stays. Make a new endpoint if it is wanted after all.",
+        ),
         None => match lane.failing_since {
             Some(since) => (
                 format!(

@@ -6,7 +6,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `replays`, `attempts`, `queues`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`access`], `token`, `failures`, `limits` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
@@ -31,6 +31,7 @@ mod policies;
 pub mod problem;
 mod query;
 pub mod queues;
+mod replays;
 mod rim;
 mod routes;
 mod secrets;

@@ -2,7 +2,8 @@
 //!
 //! Never knows what a schedule does.
 
-use hooklog_projections::policy::{Jitter, ResponsePolicy, Rollout, Schedule};
+use hooklog_projections::fact::StatusRange;
+use hooklog_projections::policy::{ErrorClass, Jitter, ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -51,6 +52,31 @@ pub fn response_policy(value: &RawValue) -> Result<ResponsePolicy, Bad> {
 /// `on`, `off`, `default`.
 pub fn rollout(value: &RawValue) -> Result<Rollout, Bad> {
     word("`on`, `off`, `default`")(value)
+}
+
+/// `503`, or `5xx` for all of a class.
+pub fn status_range(text: &str) -> Result<StatusRange, Bad> {
+    let wrong = || bad("bad-status", "a status as `503`, or a class as `5xx`, is wanted");
+    let range = match text.strip_suffix("xx").or_else(|| text.strip_suffix("XX")) {
+        Some(class) => {
+            let class: u16 = class.parse().map_err(|_| wrong())?;
+            StatusRange { from: class.saturating_mul(100), to: class.saturating_mul(100).saturating_add(99) }
+        }
+        None => {
+            let status = text.parse().map_err(|_| wrong())?;
+            StatusRange { from: status, to: status }
+        }
+    };
+    if (100..=999).contains(&range.from) { Ok(range) } else { Err(wrong()) }
+}
+
+/// `timeout`, `dns` and so on: a class of errors.
+pub fn error_class(text: &str) -> Result<ErrorClass, Bad> {
+    serde_json::from_value(text.into()).map_err(|_| {
+        let detail =
+            "dns, connect, tls, timeout, closed, protocol, egress_denied, interrupted or not_sent is wanted";
+        bad("unknown-word", detail)
+    })
 }
 
 /// RFC 3339 with any offset, to the millisecond.

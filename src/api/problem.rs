@@ -77,6 +77,14 @@ catalogue! {
     AlreadySo = CONFLICT, "already-so", "It is so already";
     /// The newest signing key cannot be retired.
     NewestKey = CONFLICT, "newest-key", "The newest key cannot be retired";
+    /// The endpoint is disabled.
+    Disabled = CONFLICT, "endpoint-disabled", "The endpoint is disabled";
+    /// The endpoint was removed.
+    Removed = GONE, "endpoint-removed", "The endpoint was removed";
+    /// A bulk replay that runs no more.
+    ReplayNotThere = CONFLICT, "replay-not-running", "The replay is not running";
+    /// Too many bulk replays at a time.
+    TooManyReplays = CONFLICT, "too-many-replays", "Too many bulk replays are running";
     /// There is nothing to replay.
     NothingToReplay = CONFLICT, "nothing-to-replay", "There is nothing to replay";
     /// Only a pending delivery can be hurried or called off.
@@ -264,6 +272,7 @@ impl From<Rejection> for Problem {
             | Rejection::UnknownEndpoint
             | Rejection::UnknownEvent
             | Rejection::UnknownDelivery
+            | Rejection::UnknownReplay
             | Rejection::UnknownQueue
             | Rejection::UnknownKey
             | Rejection::UnknownApiKey => Kind::NotFound,
@@ -271,6 +280,10 @@ impl From<Rejection> for Problem {
             Rejection::KeyRevoked => Kind::AlreadySo,
             Rejection::AccountExists | Rejection::QueueExists { .. } | Rejection::QueueFixed => Kind::Exists,
             Rejection::LeaseOver => Kind::LeaseOver,
+            Rejection::Disabled { .. } => Kind::Disabled,
+            Rejection::Removed { .. } => Kind::Removed,
+            Rejection::ReplayNotThere { .. } => Kind::ReplayNotThere,
+            Rejection::TooManyReplays => Kind::TooManyReplays,
             Rejection::EventIdReused => Kind::EventIdReused,
             Rejection::FanOutTooWide { .. } => Kind::FanOut,
             Rejection::TooManyEndpoints => Kind::TooManyEndpoints,
@@ -278,7 +291,7 @@ impl From<Rejection> for Problem {
             Rejection::VersionConflict { .. } => Kind::Changed,
             Rejection::NewestKey => Kind::NewestKey,
             Rejection::AlreadySo { .. } => Kind::AlreadySo,
-            Rejection::NothingToReplay { .. } => Kind::NothingToReplay,
+            Rejection::NothingToReplay { .. } | Rejection::NothingMissing => Kind::NothingToReplay,
             Rejection::NotPending { .. } => Kind::NotPending,
             Rejection::NoRoom => Kind::NoRoom,
             Rejection::Draining => Kind::Draining,

@@ -13,8 +13,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Work, Write};
 use super::{
-    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, secrets, store,
-    stream,
+    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, replays,
+    secrets, store, stream,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -61,6 +61,10 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
         row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
         row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&post, "/v1/replays", Act, replays::create),
+        row(&get, "/v1/replays", Read, replays::list),
+        row(&get, "/v1/replays/{id}", Read, replays::show),
+        row(&delete, "/v1/replays/{id}", Act, replays::cancel),
         row(&get, "/v1/queues/{name}", Read, queues::show),
         row(&post, "/v1/queues/{name}/jobs", Ingest, queues::enqueue),
         row(&post, "/v1/queues/{name}/claim", Work, queues::claim),

@@ -221,9 +221,12 @@ pub fn endpoint(key: EndpointKey, row: &Endpoint) -> EndpointOut {
             None => "active",
             Some(Hold::Paused { .. }) => "paused",
             Some(Hold::Disabled { .. }) => "disabled",
+            Some(Hold::Removed { .. }) => "removed",
         },
         held: row.hold.as_ref().map(|hold| match hold {
-            Hold::Paused { reason, at } => HeldOut { reason: reason.to_string(), since: moment_text(*at) },
+            Hold::Paused { reason, at } | Hold::Removed { reason, at } => {
+                HeldOut { reason: reason.to_string(), since: moment_text(*at) }
+            }
             Hold::Disabled { reason, at } => {
                 HeldOut { reason: disabled_words(reason), since: moment_text(*at) }
             }
@@ -301,6 +304,7 @@ impl<'a> Sight<'a> {
         let held_by = due_at.and_then(|due_at| match &endpoint.hold {
             Some(Hold::Paused { .. }) => Some("paused"),
             Some(Hold::Disabled { .. }) => Some("disabled"),
+            Some(Hold::Removed { .. }) => Some("removed"),
             None if lane.gate_until > now && lane.gate_until > due_at => Some("gate"),
             None => None,
         });
@@ -515,8 +519,9 @@ fn fact(fact: &Fact) -> Value {
             "event_id": event, "event_type": event_type, "size": body.len, "content_type": body.content_type,
             "deliveries": deliveries,
         }),
-        Fact::Enqueued { key, due_at, max_tries, .. } => json!({
-            "endpoint_id": key.endpoint, "due_at": moment_text(*due_at), "max_tries": max_tries,
+        Fact::Enqueued { key, due_at, max_tries, late, bulk, .. } => json!({
+            "endpoint_id": key.endpoint, "due_at": moment_text(*due_at), "max_tries": max_tries, "late": late,
+            "replay_id": bulk,
         }),
         Fact::Attempted { attempt, try_number, run, endpoint_version, signed_with, .. } => json!({
             "attempt": attempt, "try": try_number, "run": run, "endpoint_version": endpoint_version,
@@ -538,12 +543,12 @@ fn fact(fact: &Fact) -> Value {
         },
         Fact::Rescheduled { due_at, rule, .. } => json!({ "due_at": moment_text(*due_at), "rule": rule }),
         Fact::Dead { reason, tell_owner, .. } => json!({ "reason": reason, "tell_owner": tell_owner }),
-        Fact::Replayed { was, run, reason, .. } => json!({
+        Fact::Replayed { was, run, reason, bulk, .. } => json!({
             "was": match was {
                 hooklog_projections::fact::Ended::Dead => "dead",
                 hooklog_projections::fact::Ended::Delivered => "delivered",
             },
-            "run": run, "reason": reason,
+            "run": run, "reason": reason, "replay_id": bulk,
         }),
         Fact::Cancelled { reason, .. } => json!({ "reason": reason }),
         Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),

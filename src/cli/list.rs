@@ -226,7 +226,7 @@ fn identified(item: &RawValue) -> Option<String> {
 }
 
 /// Whose an endpoint is.
-async fn owner(endpoint: &str, client: &Client) -> Result<String, Failure> {
+pub async fn owner(endpoint: &str, client: &Client) -> Result<String, Failure> {
     let owned: Owned = client.get(&Target::new(&["v1", "endpoints", endpoint])).await?;
     Ok(owned.account_id)
 }

@@ -19,6 +19,7 @@ mod progress;
 mod receiver;
 mod render;
 mod replay;
+mod replay_bulk;
 mod schedule;
 mod send;
 mod send_lines;
@@ -69,9 +70,9 @@ enum Command {
     Explain(explain::Args),
     /// Follow what happens, as it happens
     Tail(tail::Args),
-    /// Send again: events or deliveries by id
+    /// Send again: events or deliveries by id, or in bulk by what they are (`--status dead`)
     #[command(alias = "retry")]
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     /// Call waiting deliveries off
     Cancel(deliveries::Cancel),
     /// Try waiting deliveries at once
@@ -130,7 +131,7 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
             asking(&args.to.clone(), async |client| tail::run(args, client, out).await).await
         }
         Command::Replay(args) => {
-            asking(&args.to.clone(), async |client| replay::run(args, client, out).await).await
+            asking(&args.to.clone(), async |client| replay::run(*args, client, out).await).await
         }
         Command::Cancel(args) => {
             asking(&args.to.clone(), async |client| deliveries::cancel(args, client, out).await).await

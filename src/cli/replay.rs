@@ -1,4 +1,4 @@
-//! `hooklog replay`, also `retry`: sends events and deliveries again, by id.
+//! `hooklog replay`, also `retry`: sends events and deliveries again, by id; in bulk is `replay_bulk`'s.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,6 +6,7 @@ use super::client::{Client, Target, To};
 use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::escape;
+use super::replay_bulk::{self, Besides};
 use super::wire::Identified;
 
 /// Bytes of a list of ids on standard input: a million of them.
@@ -16,8 +17,8 @@ const INPUT_BYTES_MAX: u64 = 64 << 20;
 pub struct Args {
     #[command(flatten)]
     pub to: To,
-    /// Events (their dead deliveries) or deliveries; - reads ids from standard input, one a line
-    #[arg(required = true, value_name = "ID")]
+    /// Events (their dead deliveries) or deliveries; - or none reads ids from standard input, one a line
+    #[arg(value_name = "ID", conflicts_with = "status")]
     ids: Vec<String>,
     /// Whose, if several accounts use the same event id
     #[arg(long, value_name = "ACCOUNT")]
@@ -25,12 +26,14 @@ pub struct Args {
     /// Delivered ones too: their receivers get them a second time
     #[arg(long, requires = "yes")]
     all: bool,
-    /// Confirms --all
+    /// Confirms --all, and what is sent in bulk
     #[arg(long)]
     yes: bool,
     /// Why, for those who read the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    #[command(flatten)]
+    bulk: replay_bulk::Args,
 }
 
 #[derive(Serialize)]
@@ -58,6 +61,11 @@ struct Line {
 
 /// Sends them again. One that cannot be does not keep the others from it.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    if let Some(status) = &args.bulk.status {
+        let (account, reason) = (args.account.as_deref(), args.reason.as_deref());
+        let besides = Besides { account, reason, yes: args.yes };
+        return replay_bulk::run(status, &args.bulk, &besides, client, out).await;
+    }
     let body = Replay {
         scope: if args.all { "all" } else { "dead" },
         confirm: args.all,
@@ -65,7 +73,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     };
     let mut exit = Exit::Fine;
     let mut lines = Vec::new();
-    for id in ids(&args.ids)? {
+    for id in ids(&given(&args.ids)?)? {
         let line = match one(&id, &args, &body, client).await {
             Ok(deliveries) => Line { id, deliveries, error: None },
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
@@ -105,6 +113,19 @@ fn say(line: &Line, out: &mut Output) -> Result<(), Failure> {
             out.line(format!("{}  {} {}", escape(&line.id), paint.good("replayed:"), escape(&deliveries)))
         }
     }
+}
+
+/// No ids are those on standard input, which nobody types.
+fn given(ids: &[String]) -> Result<Vec<String>, Failure> {
+    use std::io::IsTerminal;
+    if !ids.is_empty() {
+        return Ok(ids.to_vec());
+    }
+    if std::io::stdin().is_terminal() {
+        let failure = Failure::usage("no ids were given");
+        return Err(failure.next("name events or deliveries, pipe ids in, or choose with --status dead"));
+    }
+    Ok(vec!["-".into()])
 }
 
 /// The ids that were given, those on standard input in place of `-`.

@@ -11,7 +11,6 @@ use hooklog_projections::tables::Tables;
 use super::command::{Answer, Enqueue, FAN_OUT_MAX, Rejection};
 use super::{CachedAccount, Decision, Engine, Fatal};
 use crate::log::BodySlot;
-use crate::views::query::type_matches;
 
 impl Engine {
     pub(super) fn accept(&mut self, actor: Actor, enqueue: Enqueue) -> Decision<Answer> {
@@ -54,6 +53,8 @@ impl Engine {
                 due_at,
                 max_tries: enqueue.max_tries,
                 expire_at: enqueue.expire_at,
+                late: false,
+                bulk: None,
             };
             let seq = self.record(actor.clone(), enqueued.clone())?;
             deliveries.push((
@@ -124,14 +125,14 @@ impl Engine {
 /// The endpoints that an event goes to: the one it is aimed at, or all that subscribed.
 fn targets(account: &CachedAccount, enqueue: &Enqueue) -> Result<Vec<EndpointId>, Rejection> {
     let targets: Vec<_> = match enqueue.endpoint {
-        Some(aimed) if account.endpoints.contains_key(&aimed) => vec![aimed],
-        Some(_) => return Err(Rejection::UnknownEndpoint),
+        Some(aimed) => match account.endpoints.get(&aimed) {
+            Some(endpoint) if !endpoint.removed() => vec![aimed],
+            Some(_) => return Err(Rejection::Removed { endpoint: aimed }),
+            None => return Err(Rejection::UnknownEndpoint),
+        },
         None => {
-            let wants = |wanted: &str| type_matches(wanted, &enqueue.event_type);
             let all = account.endpoints.iter();
-            all.filter(|(_, endpoint)| endpoint.settings.event_types.iter().any(|wanted| wants(wanted)))
-                .map(|(id, _)| *id)
-                .collect()
+            all.filter(|(_, endpoint)| endpoint.wants(&enqueue.event_type)).map(|(id, _)| *id).collect()
         }
     };
     if targets.len() > FAN_OUT_MAX {

@@ -1,10 +1,10 @@
 //! What may be asked of the engine, what it answers, and why it refuses. Never knows HTTP or a command line.
 
 use hooklog_projections::fact::{
-    AccountSettings, BodyRef, DisabledReason, EndpointSettings, Sealed, SigningKey,
+    AccountSettings, BodyRef, BulkFilter, DisabledReason, EndpointSettings, Routing, Sealed, SigningKey,
 };
 use hooklog_projections::ids::{
-    AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, LeaseId, Seq,
+    AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, LeaseId, ReplayId, Seq,
 };
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Text;
@@ -161,6 +161,39 @@ pub enum Command {
         /// How.
         end: JobEnd,
     },
+    /// Begin a bulk replay.
+    StartBulkReplay {
+        /// Its id.
+        id: ReplayId,
+        /// Whose deliveries.
+        account: AccountId,
+        /// Which of them.
+        filter: BulkFilter,
+        /// For people.
+        reason: Text,
+        /// At most so many begin in a second.
+        rate_per_second: u32,
+        /// By which subscriptions it chooses.
+        routing: Routing,
+        /// How many the plan found.
+        planned: u64,
+    },
+    /// Go on with a bulk replay.
+    StepBulkReplay(BulkStep),
+    /// Call a bulk replay off.
+    CancelBulkReplay {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        id: ReplayId,
+    },
+    /// Remove an endpoint for good.
+    RemoveEndpoint {
+        /// Which.
+        key: EndpointKey,
+        /// For people.
+        reason: Text,
+    },
     /// The owner of an endpoint was told of dead deliveries.
     OwnerTold {
         /// Of which endpoint.
@@ -197,6 +230,39 @@ pub struct Enqueue {
     pub endpoint: Option<EndpointId>,
 }
 
+/// The next stretch of a bulk replay, as a reader found it. The engine looks again at each one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkStep {
+    /// Whose.
+    pub account: AccountId,
+    /// Which.
+    pub id: ReplayId,
+    /// It was looked for after this position: refused if the replay is elsewhere by now.
+    pub after: Seq,
+    /// Up to here nothing else matches.
+    pub upto: Seq,
+    /// What to send again, ascending; at most [`BULK_STEP_MAX`].
+    pub take: Vec<BulkTake>,
+    /// So many matched, but cannot be replayed.
+    pub skipped: u32,
+    /// Nothing follows.
+    pub last: bool,
+}
+
+/// One thing that a bulk replay takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BulkTake {
+    /// A delivery.
+    Delivery(Seq),
+    /// An event, which the filter's endpoint never got.
+    Event(EventId),
+}
+
+/// The most of a bulk replay that is begun in one step: half a batch.
+pub const BULK_STEP_MAX: usize = 100;
+/// The most bulk replays of the store that run at a time.
+pub const BULK_RUNNING_MAX: usize = 16;
+
 /// Which deliveries a replay takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -204,6 +270,8 @@ pub enum Scope {
     Dead,
     /// Dead and delivered ones.
     All,
+    /// None that there are: endpoints that want the event now and never got it get it. Events only.
+    Missing,
 }
 
 /// What was done. Durable when it is given.
@@ -241,6 +309,13 @@ pub enum Answer {
     LeaseEnded {
         /// Of which delivery.
         delivery: DeliveryKey,
+    },
+    /// A bulk replay went on.
+    Stepped {
+        /// How many start again.
+        replayed: u32,
+        /// How many of those it was told to take could not.
+        skipped: u32,
     },
     /// Deliveries that start again.
     Replayed {
@@ -336,6 +411,33 @@ pub enum Rejection {
         /// As it is.
         state: &'static str,
     },
+    /// The endpoint is disabled: what is sent again would wait behind that.
+    #[error("{endpoint} is disabled: resume it first, then replay")]
+    Disabled {
+        /// The endpoint in the way.
+        endpoint: EndpointId,
+    },
+    /// The endpoint was removed.
+    #[error("{endpoint} was removed; nothing is sent to it any more")]
+    Removed {
+        /// The endpoint that is gone.
+        endpoint: EndpointId,
+    },
+    /// Every endpoint that wants the event now has got it.
+    #[error("every endpoint that wants this event now has got it; nothing is missing")]
+    NothingMissing,
+    /// No such bulk replay in the account.
+    #[error("there is no such replay")]
+    UnknownReplay,
+    /// A bulk replay that runs no more, or is elsewhere than the asker thinks.
+    #[error("the replay is {state}")]
+    ReplayNotThere {
+        /// As it is.
+        state: &'static str,
+    },
+    /// Too many bulk replays at a time.
+    #[error("{BULK_RUNNING_MAX} bulk replays are running, which is the most; wait for one, or cancel it")]
+    TooManyReplays,
     /// Nothing to replay.
     #[error("{}", nothing_to_replay(.statuses))]
     NothingToReplay {

@@ -223,6 +223,9 @@ impl Driver {
             if turn.owed {
                 self.health.owed.notify_one();
             }
+            if turn.bulk {
+                self.health.bulk.notify_one();
+            }
             self.upkeep(&mut upkeep, turn.entries > 0)?;
             if stop {
                 let now = self.now();

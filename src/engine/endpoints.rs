@@ -1,16 +1,23 @@
 //! Accounts and endpoints: made, changed, held and let go.
 
+use std::ops::Bound;
+
 use hooklog_projections::account::{Hold, Queues};
+use hooklog_projections::delivery::Due;
 use hooklog_projections::fact::{
     AccountSettings, Actor, DisabledReason, EndpointSettings, Fact, Sealed, SigningKey,
 };
-use hooklog_projections::ids::{AccountId, EndpointKey, KeyId};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointKey, KeyId};
 use hooklog_projections::policy::Text;
-use hooklog_projections::tables::Tables;
+use hooklog_projections::tables::{Key, Tables};
 use hooklog_projections::time::Millis;
 
 use super::command::{Answer, ENDPOINTS_MAX, LIVE_KEYS_MAX, Rejection};
-use super::{Decision, Engine};
+use super::{Decision, Engine, Fatal, of};
+use crate::log;
+
+/// Deliveries to a removed endpoint that are looked up at a time.
+const SWEPT_AT_ONCE: usize = 100;
 
 impl Engine {
     pub(super) fn create_account(
@@ -63,7 +70,7 @@ impl Engine {
         let Some(account) = self.account(key.account)? else {
             return Ok(Err(Rejection::UnknownAccount));
         };
-        if account.endpoints.len() >= ENDPOINTS_MAX {
+        if account.endpoints.values().filter(|endpoint| !endpoint.removed()).count() >= ENDPOINTS_MAX {
             return Ok(Err(Rejection::TooManyEndpoints));
         }
         if let Some(name) = &settings.queue
@@ -86,6 +93,9 @@ impl Engine {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
         };
+        if endpoint.removed() {
+            return Ok(Err(Rejection::Removed { endpoint: key.endpoint }));
+        }
         if endpoint.version != version {
             return Ok(Err(Rejection::VersionConflict { version: endpoint.version }));
         }
@@ -108,6 +118,9 @@ impl Engine {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
         };
+        if endpoint.removed() {
+            return Ok(Err(Rejection::Removed { endpoint: key.endpoint }));
+        }
         let mut signing = vec![SigningKey { expires_at: None, ..new }];
         if overlap > Millis(0) {
             let end = self.now + overlap;
@@ -131,6 +144,9 @@ impl Engine {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
         };
+        if endpoint.removed() {
+            return Ok(Err(Rejection::Removed { endpoint: key.endpoint }));
+        }
         let mut signing = endpoint.live_keys(self.now);
         match signing.iter().position(|key| key.id == id) {
             None => return Ok(Err(Rejection::UnknownKey)),
@@ -171,10 +187,63 @@ impl Engine {
         Ok(Ok(Answer::Endpoint { version: endpoint.version }))
     }
 
+    /// For good: nothing is sent to it any more, and what waits for it is cancelled from this turn on.
+    pub(super) fn remove_endpoint(
+        &mut self,
+        actor: Actor,
+        key: EndpointKey,
+        reason: Text,
+    ) -> Decision<Answer> {
+        let Some(endpoint) = self.endpoint(key)? else {
+            return Ok(Err(Rejection::UnknownEndpoint));
+        };
+        if endpoint.removed() {
+            return Ok(Err(Rejection::AlreadySo { state: "removed" }));
+        }
+        self.record(actor, Fact::EndpointRemoved { key, reason })?;
+        self.relimit(key)?;
+        self.removed.insert(key);
+        Ok(Ok(Answer::Done))
+    }
+
+    /// Cancels what waits for removed endpoints, as far as the batch has room.
+    pub(super) fn sweep_removed(&mut self) -> Result<(), Fatal> {
+        while let Some(key) = self.removed.first().copied() {
+            let from = key.bytes();
+            let to = [from.as_slice(), &[0xff; 16]].concat();
+            let live = self.rows.over(&**self.log.disk());
+            let rows = live.range::<Due>(Bound::Included(&from), Bound::Included(&to), SWEPT_AT_ONCE)?;
+            if rows.is_empty() {
+                self.removed.remove(&key);
+                continue;
+            }
+            for (due, ()) in rows {
+                if !self.has_room() {
+                    return Ok(());
+                }
+                let delivery = DeliveryKey { account: key.account, seq: due.delivery };
+                let Some(row) = self.delivery(delivery)? else {
+                    let what = format!("delivery {} is due but missing", due.delivery);
+                    return Err(Fatal::Log(log::Error::Damaged(what)));
+                };
+                let of = of(delivery, key, row.latest);
+                let reason = "the endpoint was removed".into();
+                self.record(Actor::Hooklog, Fact::Cancelled { of, due_at: due.due_at, reason })?;
+                let now = self.now;
+                self.lanes(key)?.handle_gone(key, (due.due_at, due.delivery), now);
+                self.alone.retain(|start| start.delivery != due.delivery);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn resume_endpoint(&mut self, actor: Actor, key: EndpointKey) -> Decision<Answer> {
         let Some(endpoint) = self.endpoint(key)? else {
             return Ok(Err(Rejection::UnknownEndpoint));
         };
+        if endpoint.removed() {
+            return Ok(Err(Rejection::Removed { endpoint: key.endpoint }));
+        }
         if endpoint.hold.is_none() {
             return Ok(Err(Rejection::AlreadySo { state: "active" }));
         }
@@ -189,5 +258,6 @@ pub fn hold_word(hold: &Hold) -> &'static str {
     match hold {
         Hold::Paused { .. } => "paused",
         Hold::Disabled { .. } => "disabled",
+        Hold::Removed { .. } => "removed",
     }
 }

@@ -38,6 +38,7 @@ pub struct Health {
     pub(super) ended: Arc<Notify>,
     pub(super) owed: Notify,
     closing: CancellationToken,
+    pub(super) bulk: Notify,
     draining: AtomicBool,
     has_ended: AtomicBool,
     room: AtomicBool,
@@ -83,6 +84,11 @@ impl Health {
     /// Cancelled when the engine drains, or has ended: whoever only listens is to go.
     pub fn closing(&self) -> &CancellationToken {
         &self.closing
+    }
+
+    /// Waits until a bulk replay began or was called off. One waiter.
+    pub async fn bulk(&self) {
+        self.bulk.notified().await;
     }
 
     pub(super) fn turned(&self, engine: &Engine, monotonic: Millis) {

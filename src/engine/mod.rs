@@ -7,6 +7,7 @@
 mod accept;
 mod access;
 mod attempt;
+mod bulk;
 pub mod command;
 pub mod courier;
 pub mod driver;
@@ -20,7 +21,7 @@ mod replay;
 mod reseal;
 pub mod server_policy;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Star
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
-pub use command::{AccessCommand, Answer, Command, Enqueue, Rejection, Scope};
+pub use command::{AccessCommand, Answer, BulkStep, BulkTake, Command, Enqueue, Rejection, Scope};
 pub use leases::Job;
 use leases::Leases;
 pub use queues::{JobEnd, Then};
@@ -140,6 +141,8 @@ pub struct Turn {
     pub entries: usize,
     /// Deliveries died whose owner is to be told.
     pub owed: bool,
+    /// A bulk replay began or was called off.
+    pub bulk: bool,
     /// There is more to start than fitted in: take another turn at once.
     pub more: bool,
 }
@@ -182,6 +185,8 @@ pub struct Engine {
     alone: VecDeque<Start>,
     /// One of them is out.
     suspect_out: bool,
+    /// Removed endpoints for which something may wait yet.
+    removed: BTreeSet<EndpointKey>,
     batch: Batch,
     now: Timestamp,
     settled_at: Seq,
@@ -248,6 +253,7 @@ impl Engine {
     /// turn may be answered but [`Rejection::OutcomeUnknown`], and the engine is of no more use.
     pub fn finish(&mut self) -> Result<Turn, Fatal> {
         self.expire_leases()?;
+        self.sweep_removed()?;
         self.queues_first = !self.queues_first;
         if self.queues_first {
             self.give_out()?;
@@ -257,6 +263,7 @@ impl Engine {
             self.give_out()?;
         }
         self.answer_claims()?;
+        self.batch.turn.more |= !self.removed.is_empty();
         self.batch.turn.entries = self.batch.entries.len();
         if !self.batch.entries.is_empty() || self.batch.settle {
             self.commit()?;
@@ -341,6 +348,12 @@ impl Engine {
             Command::RetryNow { delivery } => self.retry_now(actor, delivery),
             Command::Cancel { delivery, reason } => self.cancel(actor, delivery, reason),
             Command::Access(command) => self.decide_access(actor, command),
+            Command::StartBulkReplay { id, account, filter, reason, rate_per_second, routing, planned } => {
+                self.start_bulk(actor, (account, id), filter, reason, rate_per_second, routing, planned)
+            }
+            Command::StepBulkReplay(step) => self.step_bulk(step),
+            Command::CancelBulkReplay { account, id } => self.cancel_bulk(actor, account, id),
+            Command::RemoveEndpoint { key, reason } => self.remove_endpoint(actor, key, reason),
             Command::OwnerTold { key, deliveries, channel } => {
                 self.record(actor, Fact::OwnerTold { key, deliveries, channel })?;
                 Ok(Ok(Answer::Done))
@@ -362,6 +375,7 @@ impl Engine {
             | Fact::SigningKeysChanged { key, .. }
             | Fact::EndpointPaused { key, .. }
             | Fact::EndpointDisabled { key, .. }
+            | Fact::EndpointRemoved { key, .. }
             | Fact::EndpointResumed { key } => drop(self.accounts.remove(&key.account)),
             _ => {}
         }
@@ -459,6 +473,9 @@ impl Engine {
 
     /// Tells the scheduler of a delivery that waits from now on.
     fn waits(&mut self, key: EndpointKey, due_at: Timestamp, delivery: Seq) -> Result<(), Fatal> {
+        if self.endpoint(key)?.is_some_and(|endpoint| endpoint.removed()) {
+            self.removed.insert(key);
+        }
         let (limits, now) = (self.lane_limits(key)?, self.now);
         self.lanes(key)?.handle_waiting(key, limits, (due_at, delivery), now);
         Ok(())

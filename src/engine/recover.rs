@@ -140,6 +140,7 @@ impl Engine {
             in_flight: Default::default(),
             alone: Default::default(),
             suspect_out: false,
+            removed: Default::default(),
             batch: Batch::default(),
             settled_at: row.upto,
             sending: false,
@@ -182,6 +183,9 @@ impl Engine {
         self.queues = Scheduler::new(NO_LIMITS, self.now);
         let now = self.now;
         for (key, _) in lanes.into_iter().filter(|(_, lane)| lane.waiting > 0) {
+            if self.endpoint(key)?.is_some_and(|endpoint| endpoint.removed()) {
+                self.removed.insert(key);
+            }
             let limits = self.lane_limits(key)?;
             self.lanes(key)?.handle_backlog(key, limits, now);
         }

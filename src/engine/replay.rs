@@ -2,7 +2,7 @@
 
 use hooklog_projections::event::Events;
 use hooklog_projections::fact::{Actor, Ended, Fact};
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointKey, EventId};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointKey, EventId, ReplayId};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
 use hooklog_projections::tables::Tables;
@@ -19,6 +19,9 @@ impl Engine {
         scope: Scope,
         reason: Text,
     ) -> Decision<Answer> {
+        if scope == Scope::Missing {
+            return self.replay_missing(actor, account, event);
+        }
         let Some(row) = self.rows.over(&**self.log.disk()).get::<Events>(&(account, event))? else {
             return Ok(Err(Rejection::UnknownEvent));
         };
@@ -46,7 +49,7 @@ impl Engine {
         scope: Scope,
         reason: Text,
     ) -> Decision<Answer> {
-        let (mut deliveries, mut statuses) = (Vec::new(), Vec::new());
+        let (mut deliveries, mut statuses, mut barred) = (Vec::new(), Vec::new(), None);
         for key in keys {
             let Some(row) = self.delivery(*key)? else { continue };
             let was = match (&row.state, scope) {
@@ -57,25 +60,44 @@ impl Engine {
                     continue;
                 }
             };
-            let endpoint = endpoint_of(*key, &row);
-            let fact = Fact::Replayed {
-                of: of(*key, endpoint, row.latest),
-                was,
-                run: row.run + 1,
-                due_at: self.now,
-                reason: reason.clone(),
-            };
-            self.record(actor.clone(), fact)?;
-            self.waits(endpoint, self.now, key.seq)?;
-            deliveries.push(*key);
+            match self.barred(endpoint_of(*key, &row))? {
+                Some(rejection) => barred = Some(rejection),
+                None => {
+                    self.replay_one(actor.clone(), *key, &row, was, reason.clone(), None)?;
+                    deliveries.push(*key);
+                }
+            }
         }
         statuses.sort();
         statuses.dedup();
-        Ok(if deliveries.is_empty() {
-            Err(Rejection::NothingToReplay { statuses })
-        } else {
-            Ok(Answer::Replayed { deliveries })
+        Ok(match barred {
+            _ if !deliveries.is_empty() => Ok(Answer::Replayed { deliveries }),
+            Some(rejection) => Err(rejection),
+            None => Err(Rejection::NothingToReplay { statuses }),
         })
+    }
+
+    /// Begins a new run of an ended delivery.
+    pub(super) fn replay_one(
+        &mut self,
+        actor: Actor,
+        key: DeliveryKey,
+        row: &Delivery,
+        was: Ended,
+        reason: Text,
+        bulk: Option<ReplayId>,
+    ) -> Result<(), Fatal> {
+        let endpoint = endpoint_of(key, row);
+        let fact = Fact::Replayed {
+            of: of(key, endpoint, row.latest),
+            was,
+            run: row.run + 1,
+            due_at: self.now,
+            reason,
+            bulk,
+        };
+        self.record(actor, fact)?;
+        self.waits(endpoint, self.now, key.seq)
     }
 
     pub(super) fn retry_now(&mut self, actor: Actor, delivery: DeliveryKey) -> Decision<Answer> {

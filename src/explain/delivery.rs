@@ -199,6 +199,10 @@ impl<'a> Told<'a> {
                 format!("is disabled since {}{}", self.when(*at), quoted(reason)),
                 "Resume the endpoint; what it holds goes out in order.",
             ),
+            Hold::Removed { reason, at } => (
+                format!("was removed at {}{}", self.when(*at), quoted(reason)),
+                "Nothing to do: what waits for it is cancelled in a moment.",
+            ),
         };
         let mut reasons = Vec::new();
         match self.known.waiting {
@@ -294,7 +298,11 @@ impl<'a> Told<'a> {
                 reasons.push("The endpoint is paused: what is replayed waits until it is resumed.".into());
             }
             Some(Hold::Disabled { .. }) => {
-                reasons.push("The endpoint is disabled: what is replayed waits until it is resumed.".into());
+                reasons
+                    .push("The endpoint is disabled: nothing is replayed to it until it is resumed.".into());
+            }
+            Some(Hold::Removed { .. }) => {
+                reasons.push("The endpoint was removed: nothing is replayed to it.".into());
             }
         }
         Explanation { sentence, reasons, next_step }

@@ -51,6 +51,8 @@ impl Case {
             due_at: at(due),
             max_tries: None,
             expire_at: None,
+            late: false,
+            bulk: None,
         };
         let delivery = Delivery::begun(&enqueued, Seq(2), START).expect("an Enqueued");
         let entry = |seq, fact| Entry { seq: Seq(seq), at: START, actor: Actor::Hooklog, fact };
@@ -172,6 +174,7 @@ impl Case {
             run: row.run + 1,
             due_at: at(secs),
             reason: reason.into(),
+            bulk: None,
         })
     }
 
@@ -210,7 +213,7 @@ impl Case {
         }
         let mut endpoint = self.endpoint.clone();
         endpoint.hold = endpoint.hold.filter(|hold| match hold {
-            Hold::Paused { at, .. } | Hold::Disabled { at, .. } => *at <= moment,
+            Hold::Paused { at, .. } | Hold::Disabled { at, .. } | Hold::Removed { at, .. } => *at <= moment,
         });
         let known = Known {
             delivery: &delivery,
@@ -439,7 +442,7 @@ fn dead() {
     No. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 410 after 1.2 s, which says that trying again is pointless; given up at 14:00:01 UTC.
     - The verdict is of the rule `ledger: 410`.
     - The account's owner was told.
-    - The endpoint is disabled: what is replayed waits until it is resumed.
+    - The endpoint is disabled: nothing is replayed to it until it is resumed.
     > Ask the owner of hooks.customer.example why it refuses this event, then replay it.
     ");
     let off = Case::due(0).attempted(0).failed(1, answered(500)).dead(1, DeadReason::RetriesOff, false);

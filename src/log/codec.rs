@@ -46,11 +46,11 @@ mod tests {
     use hooklog_projections::access::{Role, SecretHash};
     use hooklog_projections::course::Course;
     use hooklog_projections::fact::{
-        AccountSettings, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
-        Response, Schemes, Sealed, SigningKey,
+        AccountSettings, BodyRef, BulkFilter, BulkOf, DeadReason, DisabledReason, Ended, EndpointSettings,
+        Fact, Failure, Of, Response, Routing, Schemes, Sealed, SigningKey, StatusRange,
     };
     use hooklog_projections::ids::{
-        AccountId, ApiKeyId, EndpointId, EndpointKey, KeyId, PortalLinkId, Seq, StoreId,
+        AccountId, ApiKeyId, EndpointId, EndpointKey, KeyId, PortalLinkId, ReplayId, Seq, StoreId,
     };
     use hooklog_projections::policy::{ErrorClass, Jitter, ResponsePolicy, Rollout, Schedule};
     use hooklog_projections::time::{Micros, Millis, Timestamp};
@@ -75,6 +75,7 @@ mod tests {
         EndpointResumed EndpointGated Accepted Enqueued Attempted Delivered Failed Rescheduled Dead Replayed
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
         ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
+        BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -174,6 +175,8 @@ mod tests {
                 due_at: Timestamp(1_760_000_000_000),
                 max_tries: Some(3),
                 expire_at: None,
+                late: true,
+                bulk: Some(ReplayId(0x9)),
             },
             Fact::Attempted {
                 of,
@@ -215,7 +218,14 @@ mod tests {
                 was_due_at: Some(Timestamp(5)),
                 tell_owner: true,
             },
-            Fact::Replayed { of, was: Ended::Dead, run: 2, due_at: Timestamp(6), reason: "fixed".into() },
+            Fact::Replayed {
+                of,
+                was: Ended::Dead,
+                run: 2,
+                due_at: Timestamp(6),
+                reason: "fixed".into(),
+                bulk: Some(ReplayId(0x9)),
+            },
             Fact::Cancelled { of, due_at: Timestamp(7), reason: "wrong customer".into() },
             Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
             Fact::AccountSecretChanged { account: key.account, secret: Sealed(vec![1, 2, 4]) },
@@ -250,7 +260,52 @@ mod tests {
                 endpoint: Some(key.endpoint),
                 reason: "a receiver cannot verify".into(),
             },
+            Fact::BulkReplayStarted {
+                id: ReplayId(9),
+                account,
+                filter: BulkFilter {
+                    of: BulkOf::Dead,
+                    endpoint: Some(endpoint),
+                    event_type: Some("payment.*".into()),
+                    since: Some(Timestamp(8)),
+                    until: None,
+                    http: vec![StatusRange { from: 500, to: 599 }],
+                    errors: vec![ErrorClass::Timeout],
+                },
+                reason: "their outage is over".into(),
+                rate_per_second: 50,
+                routing: Routing::AsNow,
+                planned: 41,
+            },
+            Fact::BulkReplayAdvanced { id: ReplayId(9), account, upto: Seq(300), skipped: 2 },
+            Fact::BulkReplayCancelled { id: ReplayId(9), account },
+            Fact::BulkReplayEnded { id: ReplayId(9), account, replayed: 39, skipped: 2 },
+            Fact::EndpointRemoved { key, reason: "moved away".into() },
         ]
+    }
+
+    /// Facts as they were written before a field was appended, and what they are read as.
+    fn older() -> Vec<(&'static str, Fact)> {
+        let mut samples = samples().into_iter().filter(|fact| matches!(fact.name(), "Enqueued" | "Replayed"));
+        let (Some(mut enqueued), Some(mut replayed)) = (samples.next(), samples.next()) else {
+            unreachable!("both have a sample")
+        };
+        if let Fact::Enqueued { late, bulk, .. } = &mut enqueued {
+            (*late, *bulk) = (false, None);
+        }
+        if let Fact::Replayed { bulk, .. } = &mut replayed {
+            *bulk = None;
+        }
+        vec![("Enqueued", enqueued), ("Replayed", replayed)]
+    }
+
+    #[test]
+    fn facts_from_before_a_field_was_appended_are_read() {
+        for (name, fact) in older() {
+            let golden = golden::read(&Path::new("facts/older").join(name));
+            assert_eq!(decode::<Fact>(&golden).unwrap(), fact, "{name}");
+            assert_ne!(golden, encode(&fact), "{name} is how it is written now");
+        }
     }
 
     #[test]

@@ -219,6 +219,7 @@ mod tests {
             max_tries: None,
             latest: Seq(9),
             expire_at: None,
+            bulk: None,
             last_attempt: Some(LastAttempt {
                 attempt: 6,
                 at: Timestamp(9),

@@ -78,6 +78,9 @@ impl View<'_> {
                 Fact::EndpointDisabled { reason, .. } if hold.is_none() => {
                     hold = Some(Some(Hold::Disabled { reason, at }));
                 }
+                Fact::EndpointRemoved { reason, .. } if hold.is_none() => {
+                    hold = Some(Some(Hold::Removed { reason, at }));
+                }
                 Fact::EndpointResumed { .. } if hold.is_none() => hold = Some(None),
                 Fact::EndpointChanged { settings, .. } if !set => {
                     (row.settings, set) = (settings, true);

@@ -3,7 +3,10 @@
 //! Knows tables and the log; never decides anything, and never knows who asks.
 
 pub mod as_of;
+pub mod bulk;
 pub mod check;
+pub mod events;
+pub mod plan;
 pub mod query;
 pub mod rebuild;
 pub mod rows;

@@ -14,12 +14,13 @@ use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
 use hooklog_projections::event::{Event, Events};
-use hooklog_projections::fact::{Entry, Fact};
+use hooklog_projections::fact::{Entry, Fact, StatusRange};
 use hooklog_projections::ids::{
     AccountId, ApiKeyId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
 };
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
 use hooklog_projections::time::Timestamp;
 use tokio::sync::watch;
@@ -98,6 +99,10 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Enqueued before.
     pub until: Option<Timestamp>,
+    /// The newest attempt was answered with one of these, if any is given.
+    pub http: Vec<StatusRange>,
+    /// The newest attempt failed with one of these, if any is given. With `http`: either.
+    pub errors: Vec<ErrorClass>,
 }
 
 /// A page of deliveries, newest first.
@@ -126,12 +131,25 @@ pub struct AuditPage {
 pub type RowsOf<T> = Vec<(<T as Table>::Key, <T as Table>::Value)>;
 
 impl Filter {
-    fn matches(&self, row: &Delivery) -> bool {
+    /// Whether a delivery is of the list.
+    pub fn matches(&self, row: &Delivery) -> bool {
         (self.statuses.is_empty() || self.statuses.contains(&row.state.status()))
             && self.endpoint.is_none_or(|endpoint| row.endpoint == endpoint)
             && self.event_type.as_deref().is_none_or(|wanted| type_matches(wanted, &row.event_type))
             && self.since.is_none_or(|since| row.enqueued_at >= since)
             && self.until.is_none_or(|until| row.enqueued_at < until)
+            && self.ended_so(row)
+    }
+
+    fn ended_so(&self, row: &Delivery) -> bool {
+        if self.http.is_empty() && self.errors.is_empty() {
+            return true;
+        }
+        let last = row.last_attempt.as_ref();
+        let status = last.and_then(|last| last.status);
+        let answered = status
+            .is_some_and(|status| self.http.iter().any(|range| (range.from..=range.to).contains(&status)));
+        answered || last.and_then(|last| last.error).is_some_and(|error| self.errors.contains(&error))
     }
 }
 
@@ -446,7 +464,7 @@ impl View<'_> {
         Ok(rows.first().map(|(key, ())| *key))
     }
 
-    fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Value>, log::Error> {
+    pub(super) fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Value>, log::Error> {
         read_row::<T>(&self.snapshot, self.generation, &key.bytes())
     }
 
@@ -500,7 +518,7 @@ impl View<'_> {
         rows.into_iter().take(limit).map(read).collect()
     }
 
-    fn range<T: Table>(
+    pub(super) fn range<T: Table>(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,

@@ -116,6 +116,18 @@ impl Host {
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Runs lines of a shell, in which `hooklog` is the binary and `$STORE` this store.
+    pub async fn shell(&self, lines: &str) -> Ended {
+        let binary = Path::new(env!("CARGO_BIN_EXE_hooklog"));
+        let folder = binary.parent().expect("a folder").to_str().expect("a path of ours").to_owned();
+        let path = format!("{folder}:{}", std::env::var("PATH").expect("a path"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", lines]).env_clear().env("PATH", path).env("STORE", &self.store);
+        let output = shell.stdin(Stdio::null()).output().await.expect("a shell");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     /// Runs a command about this store, on its running server if there is one.
     pub async fn on_store(&self, args: &[&str]) -> Ended {
         let store = self.store.to_str().expect("a path of ours");

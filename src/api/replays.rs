@@ -1,0 +1,418 @@
+//! `/v1/replays`: bulk replays planned, begun, watched and called off. Never knows how they are paced.
+
+use axum::extract::{Path, Request};
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use hooklog_projections::account::Hold;
+use hooklog_projections::fact::{BulkFilter, BulkOf, Routing, StatusRange};
+use hooklog_projections::ids::{AccountId, EndpointId, ReplayId, Seq};
+use hooklog_projections::policy::ErrorClass;
+use hooklog_projections::replay::{Phase, Replay};
+use hooklog_projections::time::{Millis, Timestamp};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json as object};
+
+use super::ApiState;
+use super::accounts::{SETTINGS_BYTES_MAX, known, page};
+use super::endpoints::REASON_CHARS_MAX;
+use super::envelope::TYPE_CHARS_MAX;
+use super::events::account_of;
+use super::fields::{Bad, Fields, bad, flag, id, number, parse, text, word};
+use super::policies::{error_class, moment, moment_text, status_range};
+use super::problem::{Kind, Problem};
+use super::query::Params;
+use super::rim::{json, json_body};
+use super::wire::PageOut;
+use crate::clock::SystemChance;
+use crate::engine::Command;
+use crate::explain::actor;
+use crate::ids::drawn;
+use crate::log::Order;
+use crate::views::View;
+use crate::views::bulk::Search;
+use crate::views::plan::{Group, Plan};
+
+/// Deliveries that a bulk replay begins in a second, unless told.
+const RATE_DEFAULT: u32 = 50;
+/// The most that may be asked for.
+const RATE_MAX: u64 = 10_000;
+
+#[derive(Serialize)]
+struct PlanOut {
+    dry_run: bool,
+    account_id: AccountId,
+    planned: u64,
+    skipped: u64,
+    bytes: u64,
+    oldest: Option<String>,
+    newest: Option<String>,
+    groups: Vec<GroupOut>,
+    rate_per_second: u32,
+    /// If it began now and nothing else held it up.
+    ends_at: String,
+    /// `null`: everything was looked through. Else nothing after this was: there may be more.
+    searched_to: Option<String>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct GroupOut {
+    endpoint_id: EndpointId,
+    event_type: String,
+    count: u64,
+    skipped: u64,
+    endpoint_url: Option<String>,
+    /// Where the oldest of them was sent the last time.
+    url_then: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ReplayOut {
+    id: ReplayId,
+    account_id: AccountId,
+    state: &'static str,
+    reason: String,
+    by: String,
+    created_at: String,
+    ended_at: Option<String>,
+    filter: Value,
+    routing: Routing,
+    rate_per_second: u32,
+    planned: u64,
+    replayed: u64,
+    delivered: u64,
+    dead: u64,
+    cancelled: u64,
+    /// Sent again, and on its way.
+    open: u64,
+    skipped: u64,
+    /// Of the plan, not yet begun; 0 once it is through.
+    left: u64,
+}
+
+/// A wish for a bulk replay.
+struct Wish {
+    account: AccountId,
+    filter: BulkFilter,
+    routing: Routing,
+    rate: u32,
+    reason: Option<String>,
+    dry_run: bool,
+}
+
+pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let wish = Wish::read(&api, &body)?;
+    let (account, now) = (wish.account, api.now());
+    let search = Search {
+        account,
+        filter: wish.filter.clone(),
+        routing: wish.routing,
+        after: Seq(0),
+        before: Seq(u64::MAX),
+        ended_by: Timestamp::MAX,
+    };
+    let plan = api
+        .read(move |api, view| {
+            known(view, account)?;
+            Ok(api.shared.handle.published().plan(&Search { before: view.head().next(), ..search })?)
+        })
+        .await?;
+    let Some(reason) = wish.reason.filter(|_| !wish.dry_run) else {
+        return json(StatusCode::OK, &plan_out(&wish.filter, account, wish.rate, &plan, now));
+    };
+    let id = ReplayId(drawn(now, &mut SystemChance));
+    let command = Command::StartBulkReplay {
+        id,
+        account,
+        filter: wish.filter,
+        reason: reason.into(),
+        rate_per_second: wish.rate,
+        routing: wish.routing,
+        planned: plan.planned,
+    };
+    api.ask(command).await?;
+    let out = api.read(move |_, view| out(view, account, id)).await?;
+    let location = [(LOCATION, format!("/v1/replays/{id}?account_id={account}"))];
+    Ok((location, json(StatusCode::ACCEPTED, &out)?).into_response())
+}
+
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = api.account_param(&mut params)?;
+    let limit = params.limit()?;
+    let cursor = params.one("cursor")?;
+    params.finish()?;
+    let list = format!("replays {account}");
+    let from = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    let before = ReplayId(from.unwrap_or(u128::MAX));
+    let mut rows = api
+        .read(move |_, view| {
+            known(view, account)?;
+            Ok(view.replays(account, (ReplayId(0), before), Order::Descending, limit + 1)?)
+        })
+        .await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
+    let next_cursor = last.map(|position| api.shared.cursors.write(&list, position));
+    let data = rows.iter().map(|(id, row)| replay_out(account, *id, row)).collect();
+    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+}
+
+pub(super) async fn show(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(&api, request.uri())?;
+    let out = api
+        .read(move |_, view| {
+            let (account, id) = find(view, &id, account)?;
+            out(view, account, id)
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}
+
+pub(super) async fn cancel(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let account = account_of(&api, request.uri())?;
+    let (account, id) = api.read(move |_, view| find(view, &id, account)).await?;
+    api.ask(Command::CancelBulkReplay { account, id }).await?;
+    let out = api.read(move |_, view| out(view, account, id)).await?;
+    json(StatusCode::OK, &out)
+}
+
+impl Wish {
+    fn read(api: &ApiState, body: &[u8]) -> Result<Wish, Problem> {
+        let mut fields = Fields::read(body)?;
+        let account = api.account_member(&mut fields)?;
+        let filter = filter(&mut fields);
+        let routing = fields.optional("routing", word::<Routing>("`as_then`, `as_now`")).unwrap_or_default();
+        let rate = fields.optional("rate_per_second", number(1, RATE_MAX));
+        let rate = rate.map_or(RATE_DEFAULT, |rate| rate as u32);
+        let dry_run = fields.optional("dry_run", flag).unwrap_or(false);
+        let reason = fields.optional("reason", text(REASON_CHARS_MAX));
+        let confirm = fields.optional("confirm", flag).unwrap_or(false);
+        if !dry_run && reason.is_none() && fields.raw("reason").is_none_or(|reason| reason.get() == "null") {
+            let detail =
+                "say why, for those who read the history; or send \"dry_run\": true for the plan alone";
+            fields.fail("reason", bad("missing", detail));
+        }
+        fields.finish()?;
+        let (Some(account), Some(filter)) = (account, filter) else {
+            return Err(Problem::invalid(Vec::new()));
+        };
+        if filter.of == BulkOf::Delivered && !dry_run && !confirm {
+            let detail = "delivered ones would be sent a second time, which a receiver may act on twice: add \
+                          \"confirm\": true if that is meant";
+            return Err(Problem::new(Kind::ConfirmNeeded, detail));
+        }
+        Ok(Wish { account, filter, routing, rate, reason, dry_run })
+    }
+}
+
+/// The member `filter`, as lists take it.
+fn filter(fields: &mut Fields<'_>) -> Option<BulkFilter> {
+    let Some(value) = fields.raw("filter") else {
+        fields.fail("filter", bad("missing", "name at least a status: {\"status\":\"dead\"}"));
+        return None;
+    };
+    let mut inner = match Fields::of(value, fields.pointer("filter")) {
+        Ok(inner) => inner,
+        Err(problem) => {
+            fields.absorb(problem);
+            return None;
+        }
+    };
+    let of = inner.required("status", word::<BulkOf>("`dead`, `delivered`, `missing`"));
+    let endpoint = inner.optional("endpoint_id", id::<EndpointId>);
+    let event_type = inner.optional("event_type", text(TYPE_CHARS_MAX));
+    let (since, until) = (inner.optional("since", time), inner.optional("until", time));
+    let http = inner.optional("http_status", |value| words(value, status_range)).unwrap_or_default();
+    let errors = inner.optional("error", |value| words(value, error_class)).unwrap_or_default();
+    if since.zip(until).is_some_and(|(since, until)| since > until) {
+        inner.fail("since", bad("out-of-range", "`since` is after `until`"));
+    }
+    if of == Some(BulkOf::Missing) {
+        if endpoint.is_none() {
+            inner.fail("endpoint_id", bad("missing", "say which endpoint never got them"));
+        }
+        if since.is_none() {
+            inner.fail("since", bad("missing", "say from when on: what it missed may go back years"));
+        }
+        if !(http.is_empty() && errors.is_empty()) {
+            inner.fail(
+                "status",
+                bad("contradiction", "what was never sent has no `http_status` and no `error`"),
+            );
+        }
+    }
+    if let Err(problem) = inner.finish() {
+        fields.absorb(problem);
+    }
+    Some(BulkFilter { of: of?, endpoint, event_type: event_type.map(Into::into), since, until, http, errors })
+}
+
+fn time(value: &RawValue) -> Result<Timestamp, Bad> {
+    let text: String = parse(value, "a text")?;
+    let wrong = || bad("bad-time", "an RFC 3339 time with an offset is wanted, as 2026-11-30T09:14:02Z");
+    moment(&text).ok_or_else(wrong)
+}
+
+/// One text, or a list of texts.
+fn words<T>(value: &RawValue, read: impl Fn(&str) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
+    let words: Vec<String> = match value.get().starts_with('[') {
+        true => parse(value, "a list of texts")?,
+        false => vec![parse(value, "a text")?],
+    };
+    if words.len() > 20 {
+        return Err(bad("length", "at most 20 are taken"));
+    }
+    words.iter().map(|word| read(word)).collect()
+}
+
+/// The replay of an id, within the account that was named, if one was.
+fn find(view: &View<'_>, id: &str, account: Option<AccountId>) -> Result<(AccountId, ReplayId), Problem> {
+    let none = || Problem::new(Kind::NotFound, "there is no such replay");
+    let id: ReplayId = id.parse().map_err(|_| none())?;
+    let account = match account {
+        Some(account) => view.replay(account, id)?.map(|_| account),
+        None => view.find_replay(id)?.map(|(account, _)| account),
+    };
+    account.map(|account| (account, id)).ok_or_else(none)
+}
+
+fn out(view: &View<'_>, account: AccountId, id: ReplayId) -> Result<ReplayOut, Problem> {
+    let row = view.replay(account, id)?;
+    let row = row.ok_or_else(|| Problem::internal(&format!("{id} is missing")))?;
+    Ok(replay_out(account, id, &row))
+}
+
+fn replay_out(account: AccountId, id: ReplayId, row: &Replay) -> ReplayOut {
+    let (state, ended_at) = match row.state {
+        Phase::Running => ("running", None),
+        Phase::Cancelled { at } => ("cancelled", Some(at)),
+        Phase::Ended { at } => ("ended", Some(at)),
+    };
+    ReplayOut {
+        id,
+        account_id: account,
+        state,
+        reason: row.reason.to_string(),
+        by: actor(&row.by),
+        created_at: moment_text(row.started_at),
+        ended_at: ended_at.map(moment_text),
+        filter: filter_out(&row.filter),
+        routing: row.routing,
+        rate_per_second: row.rate_per_second,
+        planned: row.planned,
+        replayed: row.replayed,
+        delivered: row.delivered,
+        dead: row.dead,
+        cancelled: row.cancelled,
+        open: row.open(),
+        skipped: row.skipped,
+        left: match row.state {
+            Phase::Running => row.planned.saturating_sub(row.replayed + row.skipped),
+            Phase::Cancelled { .. } | Phase::Ended { .. } => 0,
+        },
+    }
+}
+
+fn filter_out(filter: &BulkFilter) -> Value {
+    let range = |range: &StatusRange| match range.to - range.from {
+        0 => range.from.to_string(),
+        _ => format!("{}xx", range.from / 100),
+    };
+    let mut out = object!({ "status": filter.of });
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out[name] = value;
+        }
+    };
+    put("endpoint_id", filter.endpoint.map(|endpoint| endpoint.to_string().into()));
+    put("event_type", filter.event_type.as_deref().map(Into::into));
+    put("since", filter.since.map(|at| moment_text(at).into()));
+    put("until", filter.until.map(|at| moment_text(at).into()));
+    let http: Vec<String> = filter.http.iter().map(range).collect();
+    put("http_status", (!http.is_empty()).then(|| http.into()));
+    let errors: &[ErrorClass] = &filter.errors;
+    put("error", (!errors.is_empty()).then(|| object!(errors)));
+    out
+}
+
+fn plan_out(filter: &BulkFilter, account: AccountId, rate: u32, plan: &Plan, now: Timestamp) -> PlanOut {
+    let groups = plan.groups.iter().map(|((endpoint, event_type), group)| GroupOut {
+        endpoint_id: *endpoint,
+        event_type: event_type.to_string(),
+        count: group.count,
+        skipped: group.barred,
+        endpoint_url: group.url.as_deref().map(str::to_owned),
+        url_then: group.url_then.as_deref().map(str::to_owned),
+    });
+    PlanOut {
+        dry_run: true,
+        account_id: account,
+        planned: plan.planned,
+        skipped: plan.barred,
+        bytes: plan.bytes,
+        oldest: plan.oldest.map(moment_text),
+        newest: plan.newest.map(moment_text),
+        groups: groups.collect(),
+        rate_per_second: rate,
+        ends_at: moment_text(now + Millis(plan.planned * 1000 / u64::from(rate.max(1)))),
+        searched_to: plan.searched_to.map(moment_text),
+        warnings: warnings(filter, rate, plan),
+    }
+}
+
+fn warnings(filter: &BulkFilter, rate: u32, plan: &Plan) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if plan.planned == 0 {
+        warnings.push("Nothing would be sent again.".to_owned());
+    }
+    if filter.of == BulkOf::Delivered && plan.planned > 0 {
+        warnings.push("Receivers get these a second time, under the same ids.".to_owned());
+    }
+    if let Some(at) = plan.searched_to {
+        warnings.push(format!(
+            "The search was cut short at {}: there may be more, which would be sent too.",
+            moment_text(at)
+        ));
+    }
+    if plan.more_groups {
+        warnings.push("There are more groups than are listed.".to_owned());
+    }
+    let mut by_endpoint: std::collections::BTreeMap<EndpointId, (&Group, u64)> = Default::default();
+    for ((endpoint, _), group) in &plan.groups {
+        by_endpoint.entry(*endpoint).or_insert((group, 0)).1 += group.count + group.barred;
+    }
+    for (endpoint, (group, count)) in by_endpoint {
+        match &group.hold {
+            Some(Hold::Paused { .. }) => {
+                warnings.push(format!("{endpoint} is paused: its {count} wait until it is resumed."));
+            }
+            Some(Hold::Disabled { .. }) => {
+                warnings.push(format!("{endpoint} is disabled: its {count} are skipped. Resume it first."));
+            }
+            Some(Hold::Removed { .. }) => {
+                warnings.push(format!("{endpoint} was removed: its {count} are skipped."));
+            }
+            None => {}
+        }
+        if group.url_then.is_some() && group.url_then != group.url {
+            warnings.push(format!("{endpoint} has another URL than then: they go to the current one."));
+        }
+        if let Some(own) = group.rate_per_second.filter(|own| *own < rate) {
+            warnings.push(format!("{endpoint} takes {own} a second at most: it takes longer than that."));
+        }
+    }
+    warnings
+}

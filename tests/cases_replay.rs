@@ -1,0 +1,360 @@
+//! What went wrong in other webhook senders around replays, by the number of the case, and bulk replays from their
+//! plan to their end.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use support::case::{Hook, LONG, World, delivery, text};
+use support::receiver::answer;
+
+/// A receiver that answers what it is told to, from now on.
+async fn hook(first: u16) -> (Hook, Arc<AtomicU16>) {
+    let status = Arc::new(AtomicU16::new(first));
+    let told = status.clone();
+    (Hook::answering(move |_| answer(told.load(Ordering::SeqCst), "", "")).await, status)
+}
+
+/// So many dead deliveries to one endpoint: their ids.
+async fn dead(world: &World, account: &str, name: &str, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in 0..count {
+        let id = delivery(&world.event(account, &format!("evt_{name}_{n}"), "{}").await);
+        world.until(&id, "dead").await;
+        ids.push(id);
+    }
+    ids
+}
+
+async fn replay_once_it(world: &World, id: &str, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let seen = async {
+        loop {
+            last = world.get(&format!("/v1/replays/{id}")).await.ok(200);
+            if so(&last) {
+                return last.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let seen = tokio::time::timeout(LONG, seen).await;
+    seen.unwrap_or_else(|_| panic!("the replay never {what}"))
+}
+
+/// Through, and nothing of it is on its way.
+async fn through(world: &World, id: &str) -> Value {
+    replay_once_it(world, id, "ends", |now| now["state"] == "ended" && now["open"] == 0).await
+}
+
+fn bulk(account: &str, filter: Value) -> Value {
+    json!({ "account_id": account, "filter": filter, "reason": "their outage is over", "rate_per_second": 10_000 })
+}
+
+/// Proves the store.
+async fn verify(world: &World) {
+    let handle = world.store().handle().clone();
+    let report = tokio::task::spawn_blocking(move || handle.check(&mut |_, _, _| {})).await.expect("it ends");
+    assert_eq!(report.expect("it can be read").findings, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_replay_is_planned_begun_and_ends_with_its_figures() {
+    let world = World::new().await;
+    let (mut first, one) = hook(404).await;
+    let (mut second, other) = hook(404).await;
+    let account = world.account().await;
+    world.endpoint(&account, &first.url("/a")).await;
+    world.endpoint(&account, &second.url("/b")).await;
+    let mut bytes = 0;
+    for n in 0..25 {
+        let event = world.event(&account, &format!("evt_{n}"), r#"{"n":1}"#).await;
+        bytes += 2 * world.get(&format!("/v1/events/evt_{n}/payload")).await.body.len();
+        for delivery in support::case::deliveries(&event) {
+            world.until(&delivery, "dead").await;
+        }
+    }
+    let body = json!({ "account_id": account, "filter": { "status": "dead" }, "dry_run": true });
+    let plan = world.post("/v1/replays", body).await.ok(200);
+    assert_eq!((&plan["planned"], &plan["skipped"]), (&json!(50), &json!(0)), "{plan:#}");
+    assert_eq!(plan["groups"].as_array().expect("a list").len(), 2, "{plan:#}");
+    assert_eq!(plan["groups"][0]["count"], 25, "{plan:#}");
+    assert_eq!(plan["groups"][0]["endpoint_url"], plan["groups"][0]["url_then"], "{plan:#}");
+    assert_eq!(plan["searched_to"], Value::Null);
+    assert_eq!(plan["bytes"], bytes, "{plan:#}");
+    let none = world.get(&format!("/v1/replays?account_id={account}")).await.ok(200);
+    assert_eq!(none["data"], json!([]), "a plan begins nothing");
+
+    one.store(200, Ordering::SeqCst);
+    other.store(403, Ordering::SeqCst);
+    let begun = world.post("/v1/replays", bulk(&account, json!({ "status": "dead" }))).await;
+    let id = text(&begun.ok(202)["id"]);
+    assert!(begun.headers["location"].to_str().expect("ASCII").contains(&id));
+    let ended = through(&world, &id).await;
+    let wanted = json!({ "planned": 50, "replayed": 50, "delivered": 25, "dead": 25, "open": 0, "left": 0, "skipped": 0 });
+    for (name, figure) in wanted.as_object().expect("an object") {
+        assert_eq!(&ended[name], figure, "{name}: {ended:#}");
+    }
+    assert_eq!((first.count(), second.count()), (50, 50), "each once more");
+    let timeline = world.get("/v1/events/evt_3/timeline").await.ok(200);
+    let replayed =
+        timeline["data"].as_array().expect("a list").iter().find(|fact| fact["fact"] == "Replayed");
+    let replayed = replayed.expect("a new run");
+    assert_eq!((&replayed["replay_id"], &replayed["reason"]), (&json!(id), &json!("their outage is over")));
+    let again = world.get(&format!("/v1/replays?account_id={account}")).await.ok(200);
+    assert_eq!(again["data"][0]["id"], json!(id));
+    world.always_true(&mut [&mut first, &mut second]).await;
+    verify(&world).await;
+}
+
+/// Only what had died when it began: what dies of it is not taken again, else it would never end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_replay_takes_what_its_filter_says_and_each_once() {
+    let world = World::new().await;
+    let (mut hook, status) = hook(404).await;
+    let account = world.account().await;
+    let endpoint = world.endpoint(&account, &hook.url("/")).await;
+    dead(&world, &account, "gone", 4).await;
+    status.store(403, Ordering::SeqCst);
+    dead(&world, &account, "forbidden", 3).await;
+    let other = format!(r#"{{"account_id":"{account}","id":"other","type":"refund.made","data":1}}"#);
+    let other = world.call(Method::POST, "/v1/events", "application/json", other).await.ok(202);
+    world.until(&delivery(&other), "dead").await;
+    let plan = async |filter: Value, more: Value| {
+        let mut body = json!({ "account_id": account, "filter": filter, "dry_run": true });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        world.post("/v1/replays", body).await.ok(200)["planned"].as_u64().expect("a number")
+    };
+    let none = json!({});
+    assert_eq!(plan(json!({ "status": "dead" }), none.clone()).await, 8);
+    assert_eq!(plan(json!({ "status": "dead", "http_status": "404" }), none.clone()).await, 4);
+    assert_eq!(plan(json!({ "status": "dead", "http_status": ["403", "5xx"] }), none.clone()).await, 4);
+    assert_eq!(plan(json!({ "status": "dead", "error": "timeout" }), none.clone()).await, 0);
+    assert_eq!(plan(json!({ "status": "dead", "event_type": "refund.*" }), none.clone()).await, 1);
+    assert_eq!(plan(json!({ "status": "dead", "since": "2030-01-01T00:00:00Z" }), none.clone()).await, 0);
+    assert_eq!(plan(json!({ "status": "dead", "until": "2030-01-01T00:00:00Z" }), none.clone()).await, 8);
+    assert_eq!(plan(json!({ "status": "delivered" }), none.clone()).await, 0);
+    world.patch(&format!("/v1/endpoints/{endpoint}"), json!({ "event_types": ["refund.*"] })).await.ok(200);
+    assert_eq!(plan(json!({ "status": "dead" }), none).await, 8, "as then");
+    assert_eq!(plan(json!({ "status": "dead" }), json!({ "routing": "as_now" })).await, 1);
+
+    let before = hook.count();
+    let filter = json!({ "status": "dead", "http_status": "403", "endpoint_id": endpoint });
+    let id = text(&world.post("/v1/replays", bulk(&account, filter)).await.ok(202)["id"]);
+    let ended = through(&world, &id).await;
+    assert_eq!((&ended["replayed"], &ended["dead"]), (&json!(4), &json!(4)), "{ended:#}");
+    assert_eq!(hook.count(), before + 4);
+    world.always_true(&mut [&mut hook]).await;
+    verify(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_replay_goes_on_after_a_restart_and_begins_nothing_twice() {
+    let mut world = World::new().await;
+    let (mut hook, status) = hook(404).await;
+    let account = world.account().await;
+    world.endpoint(&account, &hook.url("/")).await;
+    let ids = dead(&world, &account, "e", 40).await;
+    status.store(200, Ordering::SeqCst);
+    let mut body = bulk(&account, json!({ "status": "dead" }));
+    body["rate_per_second"] = json!(20);
+    let id = text(&world.post("/v1/replays", body).await.ok(202)["id"]);
+    for round in 1..=2 {
+        replay_once_it(&world, &id, "goes on", |now| now["replayed"].as_u64() >= Some(round * 4)).await;
+        world.restart().await;
+    }
+    let running = world.get(&format!("/v1/replays/{id}")).await.ok(200);
+    assert_eq!(running["state"], "running", "the restarts fell into it: {running:#}");
+    let ended = through(&world, &id).await;
+    assert_eq!(
+        (&ended["replayed"], &ended["delivered"], &ended["skipped"]),
+        (&json!(40), &json!(40), &json!(0))
+    );
+    for id in ids {
+        let row = world.delivery(&id).await;
+        assert_eq!((&row["run"], &row["status"]), (&json!(2), &json!("delivered")), "{row:#}");
+    }
+    hook.all();
+    verify(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_replay_is_called_off_and_what_it_began_goes_on() {
+    let world = World::new().await;
+    let (mut hook, status) = hook(404).await;
+    let account = world.account().await;
+    world.endpoint(&account, &hook.url("/")).await;
+    dead(&world, &account, "e", 20).await;
+    status.store(200, Ordering::SeqCst);
+    let mut body = bulk(&account, json!({ "status": "dead" }));
+    body["rate_per_second"] = json!(1);
+    let id = text(&world.post("/v1/replays", body).await.ok(202)["id"]);
+    let path = format!("/v1/replays/{id}");
+    replay_once_it(&world, &id, "begins", |now| now["delivered"].as_u64() >= Some(1)).await;
+    let cancelled = world.call(Method::DELETE, &path, "application/json", "").await.ok(200);
+    assert_eq!(cancelled["state"], "cancelled");
+    assert!(cancelled["replayed"].as_u64() < Some(20), "{cancelled:#}");
+    let again = world.call(Method::DELETE, &path, "application/json", "").await;
+    assert_eq!(again.refused(409), ["replay-not-running"]);
+    assert_eq!(
+        world.call(Method::DELETE, "/v1/replays/rpl_x", "application/json", "").await.refused(404),
+        ["not-found"]
+    );
+    let rest = json!({ "account_id": account, "filter": { "status": "dead" }, "dry_run": true });
+    let rest = world.post("/v1/replays", rest).await.ok(200)["planned"].as_u64();
+    assert_eq!(rest, cancelled["replayed"].as_u64().map(|done| 20 - done), "the others are dead as before");
+    hook.all();
+    verify(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_replay_says_what_is_wrong_with_it_all_at_once() {
+    let world = World::new().await;
+    let account = world.account().await;
+    let refused = async |body: Value| world.post("/v1/replays", body).await.refused(422);
+    assert_eq!(
+        refused(json!({})).await,
+        ["invalid", "/account_id missing", "/filter missing", "/reason missing"]
+    );
+    let filter = json!({ "status": "pending", "since": "yesterday", "http_status": ["6", "5xx"], "error": "ouch", "x": 1 });
+    let wrong =
+        refused(json!({ "account_id": account, "filter": filter, "rate_per_second": 0, "dry_run": true }))
+            .await;
+    assert_eq!(
+        wrong,
+        [
+            "invalid",
+            "/filter/status unknown-word",
+            "/filter/since bad-time",
+            "/filter/http_status bad-status",
+            "/filter/error unknown-word",
+            "/filter/x unknown-member",
+            "/rate_per_second out-of-range",
+        ]
+    );
+    let missing = json!({ "account_id": account, "filter": { "status": "missing" }, "dry_run": true });
+    assert_eq!(refused(missing).await, ["invalid", "/filter/endpoint_id missing", "/filter/since missing"]);
+    let delivered = bulk(&account, json!({ "status": "delivered" }));
+    assert_eq!(refused(delivered).await, ["confirm-needed"]);
+}
+
+/// C97: a double click is one replay.
+#[tokio::test(flavor = "multi_thread")]
+async fn c97_of_twenty_replays_at_once_one_is_done() {
+    let world = World::new().await;
+    let (mut hook, status) = hook(404).await;
+    let account = world.account().await;
+    world.endpoint(&account, &hook.url("/")).await;
+    let ids = dead(&world, &account, "e", 1).await;
+    status.store(200, Ordering::SeqCst);
+    let path = format!("/v1/deliveries/{}/replay", ids[0]);
+    let all = (0..20).map(|_| world.call(Method::POST, &path, "application/json", "{}"));
+    let answers = futures::future::join_all(all).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status.as_u16()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [[202].as_slice(), &[409; 19]].concat());
+    let now = world.until(&ids[0], "delivered").await;
+    assert_eq!((&now["run"], &now["attempts"]), (&json!(2), &json!(2)));
+    assert_eq!(hook.count(), 2);
+    let timeline = world.get("/v1/events/evt_e_0/timeline").await.ok(200);
+    let replayed =
+        timeline["data"].as_array().expect("a list").iter().filter(|fact| fact["fact"] == "Replayed");
+    assert_eq!(replayed.count(), 1);
+    world.always_true(&mut [&mut hook]).await;
+}
+
+/// C100: what arrived is sent again on purpose only; the first arrival stays in the history.
+#[tokio::test(flavor = "multi_thread")]
+async fn c100_a_delivered_event_is_replayed_with_a_confirmation_only() {
+    let world = World::new().await;
+    let (mut hook, _) = hook(200).await;
+    let account = world.account().await;
+    world.endpoint(&account, &hook.url("/")).await;
+    let id = delivery(&world.event(&account, "evt_1", "{}").await);
+    world.until(&id, "delivered").await;
+    let first = world.attempts(&id).await;
+    let path = format!("/v1/deliveries/{id}/replay");
+    assert_eq!(world.post(&path, json!({})).await.refused(409), ["nothing-to-replay"]);
+    assert_eq!(world.post(&path, json!({ "scope": "all" })).await.refused(422), ["confirm-needed"]);
+    world.post(&path, json!({ "scope": "all", "confirm": true })).await.ok(202);
+    world.until_tried(&id, 2).await;
+    let attempts = world.attempts(&id).await;
+    assert_eq!(attempts[0], first[0], "what was is as it was");
+    assert_eq!((&attempts[1]["run"], &attempts[1]["try"]), (&json!(2), &json!(1)));
+    let [one, two] = hook.take(2).await.try_into().expect("two");
+    assert_eq!(one.values("webhook-id"), two.values("webhook-id"));
+    assert_eq!(one.values("idempotency-key"), two.values("idempotency-key"));
+    assert!(one.values("webhook-replay").is_empty());
+    assert_eq!(two.values("webhook-replay"), ["2"]);
+    let status = world.get("/v1/status").await.ok(200);
+    assert_eq!(status["deliveries"]["delivered"], 1, "counted once: {status:#}");
+    // The same in bulk.
+    let body = json!({ "account_id": account, "filter": { "status": "delivered" }, "reason": "lost", "confirm": true });
+    let replay = text(&world.post("/v1/replays", body).await.ok(202)["id"]);
+    assert_eq!(through(&world, &replay).await["delivered"], 1);
+    assert_eq!(hook.count(), 3);
+    world.always_true(&mut [&mut hook]).await;
+    verify(&world).await;
+}
+
+/// C101: URL, key and headers are the current ones; the history keeps those of then.
+#[tokio::test(flavor = "multi_thread")]
+async fn c101_a_replay_goes_where_the_endpoint_is_now() {
+    let world = World::new().await;
+    let (mut old, _) = hook(404).await;
+    let (mut new, _) = hook(200).await;
+    let account = world.account().await;
+    let endpoint = world.endpoint(&account, &old.url("/old")).await;
+    let id = dead(&world, &account, "e", 1).await.remove(0);
+    let change = json!({ "url": new.url("/new"), "event_types": ["refund.*"], "headers": { "x-team": "b" } });
+    world.patch(&format!("/v1/endpoints/{endpoint}"), change).await.ok(200);
+    let plan = json!({ "account_id": account, "filter": { "status": "dead" }, "dry_run": true });
+    let plan = world.post("/v1/replays", plan).await.ok(200);
+    assert_eq!(plan["groups"][0]["url_then"], json!(old.url("/old")));
+    assert_eq!(plan["groups"][0]["endpoint_url"], json!(new.url("/new")));
+    assert!(plan["warnings"].to_string().contains("another URL"), "{plan:#}");
+    world.post(&format!("/v1/deliveries/{id}/replay"), json!({})).await.ok(202);
+    world.until(&id, "delivered").await;
+    assert_eq!((old.count(), new.count()), (1, 1));
+    let request = new.all()[0].clone();
+    assert_eq!(request.values("x-team"), ["b"]);
+    assert_eq!(request.body(), old.all()[0].body());
+    let attempts = world.attempts(&id).await;
+    assert_eq!((&attempts[0]["endpoint_version"], &attempts[1]["endpoint_version"]), (&json!(1), &json!(2)));
+    world.always_true(&mut [&mut old, &mut new]).await;
+}
+
+/// C103: nothing is replayed to what is gone or disabled; in bulk it is skipped and counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn c103_nothing_is_replayed_to_an_endpoint_that_is_disabled_or_not_there() {
+    let mut world = World::new().await;
+    let (mut hook, status) = hook(410).await;
+    let account = world.account().await;
+    let endpoint = world.endpoint(&account, &hook.url("/")).await;
+    let id = dead(&world, &account, "e", 1).await.remove(0);
+    assert_eq!(world.get(&format!("/v1/endpoints/{endpoint}")).await.ok(200)["status"], "disabled");
+    status.store(200, Ordering::SeqCst);
+    for path in [format!("/v1/deliveries/{id}/replay"), "/v1/events/evt_e_0/replay".into()] {
+        assert_eq!(world.post(&path, json!({})).await.refused(409), ["endpoint-disabled"]);
+    }
+    let replay = world.post("/v1/replays", bulk(&account, json!({ "status": "dead" }))).await.ok(202);
+    assert_eq!(replay["planned"], 0);
+    let ended = through(&world, &text(&replay["id"])).await;
+    assert_eq!((&ended["skipped"], &ended["replayed"]), (&json!(1), &json!(0)), "{ended:#}");
+    let unknown = format!("/v1/deliveries/{}/replay", id.replace(&id[8..], "000000000000000000000Z"));
+    assert_eq!(world.post(&unknown, json!({})).await.refused(404), ["not-found"]);
+    let other = world.account().await;
+    let foreign = format!("/v1/deliveries/{id}/replay?account_id={other}");
+    assert_eq!(world.post(&foreign, json!({})).await.refused(404), ["not-found"]);
+    for _ in 0..2 {
+        world.restart().await;
+    }
+    assert_eq!(hook.count(), 1, "nothing left");
+    world.post(&format!("/v1/endpoints/{endpoint}/resume"), json!({})).await.ok(200);
+    world.post(&format!("/v1/deliveries/{id}/replay"), json!({})).await.ok(202);
+    world.until(&id, "delivered").await;
+    world.always_true(&mut [&mut hook]).await;
+    verify(&world).await;
+}
