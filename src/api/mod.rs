@@ -6,7 +6,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `replays`, `attempts`, `queues`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `dead`, `replays`, `attempts`, `queues`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`access`], `token`, `failures`, `limits` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
@@ -17,6 +17,7 @@ mod accounts;
 mod attempts;
 mod audit;
 mod cursor;
+mod dead;
 mod deliveries;
 mod endpoints;
 mod envelope;

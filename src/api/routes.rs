@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Work, Write};
 use super::{
-    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, replays,
+    ApiState, accounts, audit, dead, deliveries, endpoints, events, explain, health, keys, queues, replays,
     secrets, store, stream,
 };
 
@@ -41,6 +41,7 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/endpoints", Read, endpoints::list),
         row(&get, "/v1/endpoints/{id}", Read, endpoints::show),
         row(&patch, "/v1/endpoints/{id}", Write, endpoints::change),
+        row(&delete, "/v1/endpoints/{id}", Write, endpoints::remove),
         row(&post, "/v1/endpoints/{id}/pause", Act, endpoints::pause),
         row(&post, "/v1/endpoints/{id}/resume", Act, endpoints::resume),
         row(&get, "/v1/endpoints/{id}/secret", Secrets, secrets::reveal),
@@ -61,6 +62,7 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
         row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
         row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&get, "/v1/dead", Read, dead::groups),
         row(&post, "/v1/replays", Act, replays::create),
         row(&get, "/v1/replays", Read, replays::list),
         row(&get, "/v1/replays/{id}", Read, replays::show),

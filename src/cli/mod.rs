@@ -7,6 +7,7 @@ mod bench;
 mod bench_receiver;
 mod child;
 mod client;
+mod dead;
 mod deliveries;
 mod demo;
 mod endpoints;
@@ -66,6 +67,8 @@ enum Command {
     Endpoints(Box<endpoints::Args>),
     /// List deliveries; `list --state dead --json` prints the dead ones with payload and last error
     List(list::Args),
+    /// What was given up: in groups, one by one, or exported
+    Dead(dead::Args),
     /// Did we send it? One answer for any id
     Explain(explain::Args),
     /// Follow what happens, as it happens
@@ -123,6 +126,9 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::List(args) => {
             asking(&args.to.clone(), async |client| list::run(args, client, out).await).await
+        }
+        Command::Dead(args) => {
+            asking(&args.to.clone(), async |client| dead::run(args, client, out).await).await
         }
         Command::Explain(args) => {
             asking(&args.to.clone(), async |client| explain::run(args, client, out).await).await
