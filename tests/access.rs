@@ -49,6 +49,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET /v1/endpoints/{id}", "", "",                       "401 401 401 401 404 200 403 200 200 200"),
     ("PATCH /v1/endpoints/{id}", "", r#"{"description":"d"}"#,
                                                              "401 401 401 401 404 403 403 200 403 200"),
+    // Refused for its body, so that the endpoint stays for the rows below.
+    ("DELETE /v1/endpoints/{id}", "", r#"{"x":1}"#,          "401 401 401 401 404 403 403 422 403 422"),
     ("POST /v1/endpoints/{id}/pause", "", "",                "401 401 401 401 404 403 403 200 409 409"),
     ("POST /v1/endpoints/{id}/resume", "", "",               "401 401 401 401 404 403 403 200 409 409"),
     ("GET /v1/endpoints/{id}/secret", "", "",                "401 401 401 401 404 403 403 200 403 200"),
@@ -74,6 +76,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/deliveries/{id}/replay", "", "",              "401 401 401 401 404 403 403 409 409 409"),
     ("POST /v1/deliveries/{id}/retry-now", "", r#"{"x":1}"#, "401 401 401 401 404 403 403 422 422 422"),
     ("POST /v1/deliveries/{id}/cancel", "", r#"{"x":1}"#,    "401 401 401 401 404 403 403 422 422 422"),
+    ("GET /v1/dead", "?account_id=A", "",                    "401 401 401 401 404 200 403 200 200 200"),
     ("POST /v1/replays", "", r#"{"account_id":"A","filter":{"status":"dead"},"dry_run":true}"#,
                                                              "401 401 401 401 404 403 403 200 200 200"),
     ("GET /v1/replays", "?account_id=A", "",                 "401 401 401 401 404 200 403 200 200 200"),

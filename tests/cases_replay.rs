@@ -109,6 +109,43 @@ async fn a_bulk_replay_is_planned_begun_and_ends_with_its_figures() {
     verify(&world).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_ones_are_counted_in_groups() {
+    let world = World::new().await;
+    let (mut hook, status) = hook(404).await;
+    let account = world.account().await;
+    let endpoint = world.endpoint(&account, &hook.url("/a")).await;
+    world.account().await;
+    let gone = dead(&world, &account, "gone", 3).await;
+    status.store(500, Ordering::SeqCst);
+    let once = delivery(&world.event_with(&account, "once", "1", r#","max_tries":1"#).await);
+    world.until(&once, "dead").await;
+    let groups = async |query: &str| world.get(&format!("/v1/dead{query}")).await.ok(200);
+    let all = groups("").await;
+    assert_eq!((&all["dead"], &all["complete"]), (&json!(4), &json!(true)), "{all:#}");
+    let [refused, exhausted] = &all["data"].as_array().expect("a list")[..] else { panic!("{all:#}") };
+    assert_eq!((&refused["reason"], &refused["count"]), (&json!("refused"), &json!(3)));
+    assert_eq!((&exhausted["reason"], &exhausted["count"]), (&json!("exhausted"), &json!(1)));
+    assert_eq!(
+        (&refused["endpoint_id"], &refused["event_type"]),
+        (&json!(endpoint), &json!("payment.settled"))
+    );
+    assert_eq!(groups(&format!("?account_id={account}&reason=exhausted")).await["dead"], 1);
+    assert_eq!(groups(&format!("?endpoint_id={endpoint}&event_type=payment.*")).await["dead"], 4);
+    assert_eq!(groups("?event_type=refund.*").await["data"], json!([]));
+    assert_eq!(groups("?limit=1").await["complete"], false);
+    assert_eq!(world.get("/v1/dead?reason=bored").await.refused(400), ["bad-query", "/reason bad-parameter"]);
+    // What is replayed leaves its group; a group of none is gone.
+    status.store(200, Ordering::SeqCst);
+    for id in [&gone[..], &[once]].concat() {
+        world.post(&format!("/v1/deliveries/{id}/replay"), json!({})).await.ok(202);
+        world.until(&id, "delivered").await;
+    }
+    assert_eq!(groups("").await["data"], json!([]));
+    world.always_true(&mut [&mut hook]).await;
+    verify(&world).await;
+}
+
 /// Only what had died when it began: what dies of it is not taken again, else it would never end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bulk_replay_takes_what_its_filter_says_and_each_once() {
@@ -356,5 +393,129 @@ async fn c103_nothing_is_replayed_to_an_endpoint_that_is_disabled_or_not_there()
     world.post(&format!("/v1/deliveries/{id}/replay"), json!({})).await.ok(202);
     world.until(&id, "delivered").await;
     world.always_true(&mut [&mut hook]).await;
+    verify(&world).await;
+}
+
+/// What an endpoint never got: it was made later, or wanted other types then.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_gets_what_it_missed() {
+    let mut world = World::new().await;
+    let (mut early, _) = hook(200).await;
+    let (mut late, _) = hook(200).await;
+    let account = world.account().await;
+    let nobody = world.post(
+        "/v1/events",
+        json!({ "account_id": account, "id": "evt_alone", "type": "payment.settled", "data": 0 }),
+    );
+    assert_eq!(nobody.await.ok(202)["deliveries"], json!([]));
+    let first = world.endpoint(&account, &early.url("/")).await;
+    for n in 0..5 {
+        let id = delivery(&world.event(&account, &format!("evt_{n}"), &format!("{{\"n\":{n}}}")).await);
+        world.until(&id, "delivered").await;
+    }
+    let second = world.endpoint(&account, &late.url("/")).await;
+    let both = world.event(&account, "evt_both", "{}").await;
+    for id in support::case::deliveries(&both) {
+        world.until(&id, "delivered").await;
+    }
+    // One event: whoever wants it now and never got it.
+    let path = "/v1/events/evt_0/replay";
+    let one = world.post(path, json!({ "scope": "missing" })).await.ok(202);
+    let id = delivery(&one);
+    assert_eq!(one["deliveries"][0]["endpoint_id"], json!(second));
+    world.until(&id, "delivered").await;
+    assert_eq!(world.post(path, json!({ "scope": "missing" })).await.refused(409), ["nothing-to-replay"]);
+    let event = world.get("/v1/events/evt_0").await.ok(200);
+    assert_eq!(support::case::deliveries(&event).len(), 2, "the event names it: {event:#}");
+    let again =
+        json!({ "account_id": account, "id": "evt_0", "type": "payment.settled", "data": { "n": 0 } });
+    let again = world.post("/v1/events", again).await.ok(200);
+    assert_eq!(support::case::deliveries(&again).len(), 2, "so does its duplicate: {again:#}");
+    let timeline = world.get("/v1/events/evt_0/timeline").await.ok(200);
+    assert!(
+        timeline["data"].as_array().expect("a list").iter().any(|fact| fact["late"] == true),
+        "{timeline:#}"
+    );
+
+    // In bulk, over a restart and a rebuild.
+    let filter = json!({ "status": "missing", "endpoint_id": second, "since": "2020-01-01T00:00:00Z" });
+    let plan = json!({ "account_id": account, "filter": filter, "dry_run": true });
+    let plan = world.post("/v1/replays", plan).await.ok(200);
+    assert_eq!((&plan["planned"], &plan["groups"][0]["count"]), (&json!(5), &json!(5)), "{plan:#}");
+    let mut wish = bulk(&account, filter.clone());
+    wish["rate_per_second"] = json!(10);
+    let replay = text(&world.post("/v1/replays", wish).await.ok(202)["id"]);
+    replay_once_it(&world, &replay, "begins", |now| now["replayed"].as_u64() >= Some(1)).await;
+    world.restart().await;
+    let ended = through(&world, &replay).await;
+    assert_eq!((&ended["replayed"], &ended["delivered"]), (&json!(5), &json!(5)), "{ended:#}");
+    assert_eq!((early.count(), late.count()), (6, 7), "each event once at each");
+    let plan = json!({ "account_id": account, "filter": filter, "dry_run": true });
+    assert_eq!(world.post("/v1/replays", plan).await.ok(200)["planned"], 0);
+    let alone = world.get("/v1/events/evt_alone").await.ok(200);
+    assert_eq!(alone["deliveries"][0]["endpoint_id"], json!(second), "{alone:#}");
+    // What came late is sent again like any other.
+    world.post(path, json!({ "scope": "all", "confirm": true })).await.ok(202);
+    world.until_tried(&id, 2).await;
+    assert_ne!(first, second);
+    verify(&world).await;
+    let handle = world.store().handle().clone();
+    tokio::task::spawn_blocking(move || handle.rebuild(&mut |_, _| {}))
+        .await
+        .expect("it ends")
+        .expect("rebuilt");
+    world.always_true(&mut [&mut early, &mut late]).await;
+    verify(&world).await;
+}
+
+/// C104: an endpoint is removed with much waiting for it. Nothing is sent any more, what waits is cancelled also over
+/// a restart, what is in flight ends, and the history stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn c104_a_removed_endpoint_gets_nothing_more_and_its_history_stays() {
+    let mut world = World::new().await;
+    let (mut other, _) = hook(200).await;
+    let mut slow = Hook::scripted(vec![vec![support::receiver::Step::Hold]]).await;
+    let account = world.account().await;
+    let endpoint =
+        world.endpoint_of(&account, &slow.url("/"), json!({ "in_flight_max": 2, "timeout_ms": 1000 })).await;
+    let mut ids = Vec::new();
+    for n in 0..700 {
+        ids.push(delivery(&world.event(&account, &format!("evt_{n}"), "{}").await));
+    }
+    slow.take(2).await;
+    let path = format!("/v1/endpoints/{endpoint}");
+    let removed =
+        world.call(Method::DELETE, &path, "application/json", r#"{"reason":"moved away"}"#).await.ok(200);
+    assert_eq!((&removed["status"], &removed["held"]["reason"]), (&json!("removed"), &json!("moved away")));
+    assert_eq!(world.call(Method::DELETE, &path, "application/json", "").await.refused(409), ["already-so"]);
+    world.restart().await;
+    for id in &ids {
+        world.until(id, "cancelled").await;
+    }
+    let status = world.get("/v1/status").await.ok(200);
+    assert_eq!(status["deliveries"]["cancelled"], 700, "not dead: nobody is mailed: {status:#}");
+    assert_eq!(slow.count(), 2, "nothing more left");
+    // It is gone from lists, and takes nothing; what was is still read.
+    let list = world.get(&format!("/v1/endpoints?account_id={account}")).await.ok(200);
+    assert_eq!(list["data"], json!([]));
+    assert_eq!(world.patch(&path, json!({ "description": "x" })).await.refused(410), ["endpoint-removed"]);
+    assert_eq!(world.post(&format!("{path}/resume"), json!({})).await.refused(410), ["endpoint-removed"]);
+    let aimed = json!({ "account_id": account, "type": "a.b", "data": 1, "endpoint_id": endpoint });
+    assert_eq!(world.post("/v1/events", aimed).await.refused(410), ["endpoint-removed"]);
+    let attempts = world.attempts(&ids[0]).await;
+    assert_eq!((attempts.len(), &attempts[0]["status"]), (1, &json!("failed")), "{attempts:#?}");
+    let replay = world.post(&format!("/v1/deliveries/{}/replay", ids[0]), json!({})).await;
+    assert_eq!(replay.refused(409), ["nothing-to-replay"]);
+    assert!(
+        world.get(&format!("/v1/explain/{endpoint}")).await.ok(200)["sentence"]
+            .to_string()
+            .contains("removed")
+    );
+    // The same URL again is another endpoint, and gets only what is new.
+    world.endpoint(&account, &other.url("/")).await;
+    let new = delivery(&world.event(&account, "evt_new", "{}").await);
+    world.until(&new, "delivered").await;
+    assert_eq!(other.count(), 1);
+    world.always_true(&mut [&mut other, &mut slow]).await;
     verify(&world).await;
 }

@@ -106,11 +106,25 @@ async fn a_bulk_replay_shows_its_plan_asks_and_is_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_listed_as_dead_is_piped_into_retry() {
     let scene = Scene::new(5).await;
+    let groups = good(scene.hooklog(&["dead", "group", "--json"]).await);
+    let groups: Value = serde_json::from_str(&groups).expect("JSON");
+    assert_eq!((&groups[0]["count"], &groups[0]["reason"]), (&json!(5), &json!("refused")), "{groups}");
+    assert_eq!(groups.as_array().map(Vec::len), Some(1), "{groups}");
+    let table = good(scene.hooklog(&["dead", "group", "--account", &scene.account]).await);
+    assert!(table.contains("5      refused  payment.settled"), "{table}");
+    let lines = good(scene.hooklog(&["dead", "export", "--endpoint", &scene.endpoint]).await);
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    let line: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert_eq!((&line["last_error"], &line["payload"]["data"]), (&json!("HTTP 404"), &json!({})), "{line}");
+    let listed = good(scene.hooklog(&["dead", "list", "--limit", "2"]).await);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
     scene.status.store(200, Ordering::SeqCst);
     let pipe = r#"hooklog list --store "$STORE" --state dead --format jsonl | grep -o '"id":"dlv_[0-9A-Z]*"' |
         cut -d'"' -f4 | hooklog retry --store "$STORE" --reason mended"#;
     let piped = good(scene.host.shell(pipe).await);
     assert_eq!(piped.matches("replayed:").count(), 5, "{piped}");
+    let none = scene.hooklog(&["dead", "group"]).await;
+    assert!(none.err.contains("nothing is dead") && good(none).is_empty());
     assert_eq!(scene.figure("delivered").await, 5);
     scene.server.stop().await;
 }

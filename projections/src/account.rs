@@ -156,9 +156,15 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         Fact::EndpointDisabled { key, reason } => change(tables, key, |row| {
             row.hold = Some(Hold::Disabled { reason: reason.clone(), at: entry.at });
         }),
-        Fact::EndpointRemoved { key, reason } => change(tables, key, |row| {
-            row.hold = Some(Hold::Removed { reason: reason.clone(), at: entry.at });
-        }),
+        Fact::EndpointRemoved { key, reason } => {
+            let mut queue = None;
+            change(tables, key, |row| {
+                row.hold = Some(Hold::Removed { reason: reason.clone(), at: entry.at });
+                queue = row.settings.queue.clone();
+            })?;
+            // Its name is free again.
+            queue.map_or(Ok(()), |queue| tables.delete::<Queues>(&queue))
+        }
         Fact::EndpointResumed { key } => change(tables, key, |row| row.hold = None),
         _ => Ok(()),
     }

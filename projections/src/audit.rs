@@ -47,17 +47,17 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         Fact::AccountCreated { account, .. }
         | Fact::AccountChanged { account, .. }
         | Fact::AccountSecretChanged { account, .. }
-        | Fact::PortalLinkCreated { account, .. }
-        | Fact::PortalLinkUsed { account, .. }
         | Fact::BulkReplayStarted { account, .. }
         | Fact::BulkReplayCancelled { account, .. }
+        | Fact::PortalLinkCreated { account, .. }
+        | Fact::PortalLinkUsed { account, .. }
         | Fact::SecretRevealed { account, .. } => Some(Some(*account)),
         Fact::EndpointCreated { key, .. }
         | Fact::EndpointChanged { key, .. }
         | Fact::EndpointPaused { key, .. }
         | Fact::EndpointDisabled { key, .. }
-        | Fact::EndpointResumed { key }
         | Fact::EndpointRemoved { key, .. }
+        | Fact::EndpointResumed { key }
         | Fact::SigningKeysChanged { key, .. }
         | Fact::EndpointSecretChanged { key, .. } => Some(Some(key.account)),
         Fact::ApiKeyCreated { account, .. }

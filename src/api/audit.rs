@@ -66,7 +66,9 @@ fn target(fact: &Fact) -> Value {
         Fact::EndpointSecretChanged { key, secret } => {
             json!({ "endpoint_id": key.endpoint, "own": secret.is_some() })
         }
-        Fact::EndpointPaused { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
+        Fact::EndpointPaused { key, reason } | Fact::EndpointRemoved { key, reason } => {
+            json!({ "endpoint_id": key.endpoint, "reason": reason })
+        }
         Fact::EndpointDisabled { key, reason } => {
             let reason = match reason {
                 DisabledReason::Gone => "it answered 410".to_owned(),
@@ -77,6 +79,10 @@ fn target(fact: &Fact) -> Value {
             };
             json!({ "endpoint_id": key.endpoint, "reason": reason })
         }
+        Fact::BulkReplayStarted { id, reason, planned, .. } => {
+            json!({ "replay_id": id, "reason": reason, "planned": planned })
+        }
+        Fact::BulkReplayCancelled { id, .. } => json!({ "replay_id": id }),
         Fact::ApiKeyCreated { key, role, label, expires_at, .. } => json!({
             "key_id": key, "role": role, "label": label, "expires_at": expires_at.map(moment_text),
         }),
@@ -91,11 +97,6 @@ fn target(fact: &Fact) -> Value {
         Fact::SecretRevealed { endpoint, reason, .. } => {
             json!({ "endpoint_id": endpoint, "reason": reason })
         }
-        Fact::EndpointRemoved { key, reason } => json!({ "endpoint_id": key.endpoint, "reason": reason }),
-        Fact::BulkReplayStarted { id, reason, planned, .. } => {
-            json!({ "replay_id": id, "reason": reason, "planned": planned })
-        }
-        Fact::BulkReplayCancelled { id, .. } => json!({ "replay_id": id }),
         // Of an account or the store as a whole.
         _ => json!({}),
     }

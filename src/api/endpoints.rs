@@ -217,7 +217,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             Ok(view.endpoints(account)?)
         })
         .await?;
-    rows.retain(|(key, _)| after.is_none_or(|after| key.endpoint.0 > after));
+    rows.retain(|(key, row)| !row.removed() && after.is_none_or(|after| key.endpoint.0 > after));
     let more = rows.len() > limit;
     rows.truncate(limit);
     let last = rows.last().filter(|_| more).map(|(key, _)| key.endpoint.0);
@@ -287,6 +287,21 @@ pub(super) async fn change(
     let change = Command::ChangeEndpoint { key, version: before.version, settings, new_key, secret: own };
     api.ask(change).await?;
     answer(&api, key, StatusCode::OK, secret).await
+}
+
+/// For good. Its history stays; what waits for it is cancelled.
+pub(super) async fn remove(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let mut fields = Fields::read_or_empty(&body)?;
+    let reason = fields.optional("reason", text(REASON_CHARS_MAX)).unwrap_or_default();
+    fields.finish()?;
+    api.ask(Command::RemoveEndpoint { key, reason: reason.into() }).await?;
+    answer(&api, key, StatusCode::OK, None).await
 }
 
 pub(super) async fn pause(

@@ -272,9 +272,9 @@ impl From<Rejection> for Problem {
             | Rejection::UnknownEndpoint
             | Rejection::UnknownEvent
             | Rejection::UnknownDelivery
+            | Rejection::UnknownReplay
             | Rejection::UnknownQueue
             | Rejection::UnknownKey
-            | Rejection::UnknownReplay
             | Rejection::UnknownApiKey => Kind::NotFound,
             Rejection::LinkSpent => Kind::Unauthorized,
             Rejection::KeyRevoked => Kind::AlreadySo,

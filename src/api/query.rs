@@ -12,7 +12,7 @@ use super::problem::Problem;
 /// Rows of a page if nobody says.
 pub const LIMIT_DEFAULT: usize = 50;
 /// Rows of a page at most; more is cut to it.
-pub const LIMIT_MAX: usize = 200;
+pub const LIMIT_MAX: usize = 500;
 
 /// The parameters of one request, taken one by one.
 pub struct Params {

@@ -13,8 +13,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Session, Work, Write};
 use super::{
-    ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, portal, queues, replays,
-    secrets, stats, store, stream,
+    ApiState, accounts, audit, dead, deliveries, endpoints, events, explain, health, keys, portal, queues,
+    replays, secrets, stats, store, stream,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -41,6 +41,7 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/endpoints", Read, endpoints::list),
         row(&get, "/v1/endpoints/{id}", Read, endpoints::show),
         row(&patch, "/v1/endpoints/{id}", Write, endpoints::change),
+        row(&delete, "/v1/endpoints/{id}", Write, endpoints::remove),
         row(&post, "/v1/endpoints/{id}/pause", Act, endpoints::pause),
         row(&post, "/v1/endpoints/{id}/resume", Act, endpoints::resume),
         row(&get, "/v1/endpoints/{id}/secret", Secrets, secrets::reveal),
@@ -62,6 +63,7 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
         row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
         row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&get, "/v1/dead", Read, dead::groups),
         row(&post, "/v1/replays", Act, replays::create),
         row(&get, "/v1/replays", Read, replays::list),
         row(&get, "/v1/replays/{id}", Read, replays::show),

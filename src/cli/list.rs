@@ -32,28 +32,28 @@ pub struct Args {
     pub to: To,
     /// pending, in_flight, delivered, dead or cancelled; may be given several times
     #[arg(long, alias = "status", value_name = "STATUS", value_delimiter = ',')]
-    state: Vec<String>,
+    pub(super) state: Vec<String>,
     /// Of this account
     #[arg(long, value_name = "ACCOUNT")]
-    account: Option<String>,
+    pub(super) account: Option<String>,
     /// To this endpoint
     #[arg(long, value_name = "ENDPOINT")]
-    endpoint: Option<String>,
+    pub(super) endpoint: Option<String>,
     /// Of this event type; a trailing * stands for anything
     #[arg(long = "type", value_name = "TYPE")]
-    event_type: Option<String>,
+    pub(super) event_type: Option<String>,
     /// Not older: a span (24h) or a moment (2026-11-30T09:00:00Z)
     #[arg(long, value_name = "WHEN")]
-    since: Option<String>,
+    pub(super) since: Option<String>,
     /// Not newer
     #[arg(long, value_name = "WHEN")]
-    until: Option<String>,
+    pub(super) until: Option<String>,
     /// At most so many [default: 50 in a table, all as JSON]
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     /// Then go on: show each delivery again when something happens to it. Lines of JSON, or rows
     #[arg(long, short)]
-    follow: bool,
+    pub(super) follow: bool,
 }
 
 impl Args {

@@ -9,6 +9,7 @@ mod checker;
 mod child;
 mod client;
 mod csv;
+mod dead;
 mod deliveries;
 mod demo;
 mod endpoints;
@@ -73,6 +74,8 @@ enum Command {
     Endpoints(Box<endpoints::Args>),
     /// List deliveries; `list --state dead --json` prints the dead ones with payload and last error
     List(list::Args),
+    /// What was given up: in groups, one by one, or exported
+    Dead(dead::Args),
     /// Did we send it? One answer for any id
     Explain(explain::Args),
     /// Follow what happens, as it happens
@@ -145,6 +148,9 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::List(args) => {
             asking(&args.to.clone(), async |client| list::run(args, client, out).await).await
+        }
+        Command::Dead(args) => {
+            asking(&args.to.clone(), async |client| dead::run(args, client, out).await).await
         }
         Command::Explain(args) => {
             asking(&args.to.clone(), async |client| explain::run(args, client, out).await).await

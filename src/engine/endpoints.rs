@@ -250,7 +250,8 @@ impl Engine {
                 let of = of(delivery, key, row.latest);
                 let reason = "the endpoint was removed".into();
                 self.record(Actor::Hooklog, Fact::Cancelled { of, due_at: due.due_at, reason })?;
-                self.scheduler.handle_gone(key, (due.due_at, due.delivery), self.now);
+                let now = self.now;
+                self.lanes(key)?.handle_gone(key, (due.due_at, due.delivery), now);
                 self.alone.retain(|start| start.delivery != due.delivery);
             }
         }

@@ -1,0 +1,95 @@
+//! `/v1/dead`: what was given up, in groups of endpoint, reason and type. One by one they are a list of deliveries.
+
+use std::cmp::Reverse;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use hooklog_projections::account::Endpoint;
+use hooklog_projections::fact::DeadReason;
+use hooklog_projections::ids::{AccountId, EndpointId};
+use serde::Serialize;
+
+use super::ApiState;
+use super::accounts::{account_id, known};
+use super::policies::moment_text;
+use super::problem::Problem;
+use super::query::Params;
+use super::rim::json;
+use crate::views::query::{SCAN_MAX, type_matches};
+
+#[derive(Serialize)]
+struct GroupsOut {
+    /// The largest first.
+    data: Vec<GroupOut>,
+    /// How many are dead in all groups that match, shown or not.
+    dead: u64,
+    /// All groups were looked at, and all that match are shown.
+    complete: bool,
+}
+
+#[derive(Serialize)]
+struct GroupOut {
+    account_id: AccountId,
+    endpoint_id: EndpointId,
+    endpoint_url: Option<String>,
+    event_type: String,
+    reason: DeadReason,
+    count: u64,
+    /// The first death since the group was last empty.
+    first_at: String,
+    last_at: String,
+}
+
+pub(super) async fn groups(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = params.one("account_id")?;
+    let endpoint: Option<EndpointId> = params.read("endpoint_id")?;
+    let event_type = params.one("event_type")?;
+    let reason = params.one("reason")?.map(|word| reason(&word)).transpose()?;
+    let limit = params.limit()?;
+    params.finish()?;
+    let account = api.scope(account.map(|account| account_id(&api, &account)).transpose()?)?;
+    let out = api
+        .read(move |_, view| {
+            if let Some(account) = account {
+                known(view, account)?;
+            }
+            let rows = view.dead_groups(account.map(|account| (account, endpoint)))?;
+            let scanned = rows.len();
+            let mut rows: Vec<_> = rows
+                .into_iter()
+                .filter(|(key, _)| {
+                    endpoint.is_none_or(|endpoint| key.endpoint.endpoint == endpoint)
+                        && event_type.as_deref().is_none_or(|wanted| type_matches(wanted, &key.event_type))
+                        && reason.as_ref().is_none_or(|reason| key.reason == *reason)
+                })
+                .collect();
+            let complete = scanned < SCAN_MAX && rows.len() <= limit;
+            let dead = rows.iter().map(|(_, group)| group.count).sum();
+            rows.sort_by_key(|(_, group)| Reverse((group.count, group.last_at)));
+            rows.truncate(limit);
+            let mut data = Vec::with_capacity(rows.len());
+            for (key, group) in rows {
+                let endpoint: Option<Endpoint> = view.endpoint(key.endpoint)?;
+                data.push(GroupOut {
+                    account_id: key.endpoint.account,
+                    endpoint_id: key.endpoint.endpoint,
+                    endpoint_url: endpoint.map(|endpoint| endpoint.settings.url.to_string()),
+                    event_type: key.event_type.to_string(),
+                    reason: key.reason,
+                    count: group.count,
+                    first_at: moment_text(group.first_at),
+                    last_at: moment_text(group.last_at),
+                });
+            }
+            Ok(GroupsOut { data, dead, complete })
+        })
+        .await?;
+    json(StatusCode::OK, &out)
+}
+
+fn reason(word: &str) -> Result<DeadReason, Problem> {
+    let wrong = |_| Problem::query("reason", "exhausted, refused, retries_off or expired is wanted");
+    serde_json::from_value(word.into()).map_err(wrong)
+}
