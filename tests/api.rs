@@ -1005,3 +1005,83 @@ async fn slow_heads_and_bodies_are_cut() {
     stop.cancel();
     serving.await.expect("no panic");
 }
+
+/// The figures are those of the deliveries, live, after a rebuild, and of every reader.
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_count_how_attempts_ended() {
+    let world = World::new().await;
+    let script = vec![answer(200, "", ""), answer(404, "", ""), answer(503, "", ""), answer(200, "", "")];
+    let customer = Receiver::scripted(script).await;
+    let other = Receiver::scripted(vec![answer(200, "", "")]).await;
+    let account = world.account(json!({ "name": "Acme" })).await;
+    let elsewhere = world.account(json!({ "name": "B" })).await;
+    let endpoint = world.endpoint(&account, &customer.url("/")).await;
+    for status in ["delivered", "dead"] {
+        let delivery = first_delivery(&world.event(&account, json!({})).await);
+        world.until(&delivery, status).await;
+    }
+    let late = first_delivery(&world.event(&account, json!({})).await);
+    world.until(&late, "pending").await;
+    let settled = world.get(&format!("/v1/deliveries/{late}")).await.ok(200);
+    assert_eq!(settled["last_attempt"]["status_code"], 503);
+    world.post(&format!("/v1/deliveries/{late}/cancel"), "{}").await.ok(200);
+    let second = world.endpoint(&account, &other.url("/")).await;
+    let event = world.event(&account, json!({ "endpoint_id": second })).await;
+    world.until(&first_delivery(&event), "delivered").await;
+    world.endpoint(&elsewhere, &other.url("/")).await;
+    let event = world.event(&elsewhere, json!({})).await;
+    world.until(&first_delivery(&event), "delivered").await;
+
+    let check = async || {
+        let total = world.get("/v1/stats").await.ok(200)["total"].clone();
+        assert_eq!(
+            (&total["attempts"], &total["delivered"], &total["failed"], &total["dead"], &total["cancelled"]),
+            (&json!(5), &json!(3), &json!(2), &json!(1), &json!(1)),
+            "{total}"
+        );
+        let of = async |path: String| world.get(&path).await.ok(200);
+        let acme = of(format!("/v1/stats?account_id={account}&bucket=1d")).await;
+        assert_eq!(acme["total"]["classes"], json!({ "2xx": 2, "4xx": 1, "5xx": 1 }));
+        assert!(acme["total"]["p50_ms"].as_u64() <= acme["total"]["p95_ms"].as_u64());
+        assert!(acme["total"]["p95_ms"].as_u64().is_some_and(|ms| (1..60_000).contains(&ms)), "{acme}");
+        let one = of(format!("/v1/endpoints/{endpoint}/stats")).await;
+        assert_eq!((&one["total"]["attempts"], &one["now"]["waiting"]), (&json!(3), &json!(0)), "{one}");
+        assert_eq!(one["now"]["failures"], 2);
+        let named = of(format!("/v1/stats?endpoint_id={endpoint}")).await;
+        assert_eq!((&named["data"], &named["total"]), (&one["data"], &one["total"]));
+        let sum = |data: &Value, name: &str, member: &str, group: &str| -> u64 {
+            let of = data.as_array().expect("a list").iter().filter(|point| point[name] == group);
+            of.filter_map(|point| point[member].as_u64()).sum()
+        };
+        let grouped = of(format!("/v1/stats?account_id={account}&group=endpoint")).await;
+        for (endpoint, attempts) in [(&endpoint, 3), (&second, 1)] {
+            assert_eq!(sum(&grouped["data"], "endpoint_id", "attempts", endpoint), attempts, "{grouped}");
+        }
+        let grouped = of(format!("/v1/stats?account_id={account}&group=class")).await;
+        assert_eq!(sum(&grouped["data"], "group", "count", "2xx"), 2, "{grouped}");
+        let grouped = of("/v1/stats?group=status".to_owned()).await;
+        assert_eq!(sum(&grouped["data"], "group", "count", "delivered"), 3, "{grouped}");
+        assert_eq!(of("/v1/stats?until=2020-01-01T00:00:00Z".to_owned()).await["data"], json!([]));
+    };
+    check().await;
+    let rebuilt = world.post("/v1/store/rebuild", "").await;
+    assert!(String::from_utf8_lossy(&rebuilt.body).contains("rebuilt"), "{:?}", rebuilt.body);
+    check().await;
+    let verified = world.post("/v1/store/verify", "").await;
+    assert!(String::from_utf8_lossy(&verified.body).contains("clean"), "{:?}", verified.body);
+    check().await;
+
+    let nobody = "ep_00000000000000000000000001";
+    for (path, status) in [
+        ("/v1/stats?bucket=1w".to_owned(), 400),
+        ("/v1/stats?group=type".to_owned(), 400),
+        ("/v1/stats?group=endpoint".to_owned(), 400),
+        ("/v1/stats?since=2001-01-01T00:00:00Z".to_owned(), 400),
+        ("/v1/stats?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z".to_owned(), 400),
+        (format!("/v1/endpoints/{nobody}/stats"), 404),
+        (format!("/v1/endpoints/{endpoint}/stats?account_id={elsewhere}"), 404),
+        (format!("/v1/stats?endpoint_id={endpoint}&account_id={elsewhere}"), 404),
+    ] {
+        world.get(&path).await.refusal(status);
+    }
+}

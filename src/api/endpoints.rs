@@ -356,7 +356,7 @@ pub(super) fn here(view: &View<'_>, key: EndpointKey) -> Result<Endpoint, Proble
     view.endpoint(key)?.ok_or_else(no_endpoint)
 }
 
-fn no_endpoint() -> Problem {
+pub(super) fn no_endpoint() -> Problem {
     Problem::new(Kind::NotFound, "there is no such endpoint")
 }
 

@@ -6,7 +6,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `replays`, `explain`, `stream`, `keys`, `audit`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`access`], `token`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
@@ -38,6 +38,7 @@ mod rim;
 mod routes;
 mod secrets;
 pub mod serve;
+mod stats;
 mod store;
 mod stream;
 mod token;

@@ -14,7 +14,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Work, Write};
 use super::{
     ApiState, accounts, audit, deliveries, endpoints, events, explain, health, keys, queues, replays,
-    secrets, store, stream,
+    secrets, stats, store, stream,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -74,6 +74,8 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/leases/{lease}/fail", Work, queues::fail),
         row(&post, "/v1/leases/{lease}/release", Work, queues::release),
         row(&get, "/v1/explain/{id}", Read, explain::explain),
+        row(&get, "/v1/stats", Read, stats::stats),
+        row(&get, "/v1/endpoints/{id}/stats", Read, stats::of_endpoint),
         row(&get, "/v1/stream", Read, stream::stream),
         row(&post, "/v1/keys", Manage, keys::create),
         row(&get, "/v1/keys", Manage, keys::list),
