@@ -27,7 +27,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 33] = [
+const VARIABLES: [&str; 34] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -51,6 +51,7 @@ const VARIABLES: [&str; 33] = [
     "HOOKLOG_OPEN_LOOPBACK",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_PROFILE",
     "HOOKLOG_REPLAYS_PER_HOUR",
     "HOOKLOG_RESPONSE_POLICY",
     "HOOKLOG_RETRIES_PERCENT",

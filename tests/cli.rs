@@ -371,6 +371,17 @@ fn every_end_has_its_code() {
     let second = hooklog(&["serve", "--listen", "127.0.0.1:0", "--store", text(&store)]).ends(9);
     assert!(second.err.contains("the store is in use"), "{}", second.err);
     hooklog(&["store", "accept-head", "--store", text(&store)]).ends(9);
+    // A disk without room: what is written there never arrives.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+    ran(command(&["schedule"]).stdout(full).output().expect("it runs")).ends(13);
+    // The user has seen enough.
+    let args = ["tail", "--since", "1h", "--url", url];
+    let mut tail = command(&args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(tail.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let pid = rustix::process::Pid::from_child(&tail);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(tail.wait().expect("it ends").code(), Some(130), "{line}");
     std::fs::remove_file(store.join("hooklog.sock")).expect("a socket");
     hooklog(&["store", "verify", "--store", text(&store)]).ends(9);
     server.stop();
@@ -564,6 +575,12 @@ fn help_is_as_documented() {
         "endpoints create",
         "list",
         "explain",
+        "tail",
+        "listen",
+        "signature verify",
+        "signature sign",
+        "completion",
+        "man",
         "replay",
         "cancel",
         "retry-now",

@@ -19,6 +19,13 @@ pub struct Args {
     verb: Verb,
 }
 
+impl Args {
+    /// Whether it lists.
+    pub fn lists(&self) -> bool {
+        matches!(self.verb, Verb::List)
+    }
+}
+
 #[derive(Subcommand)]
 enum Verb {
     /// Make an account; its webhook secret is shown once
@@ -105,7 +112,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
                 let owner = account.owner_email.unwrap_or_default();
                 table.row([account.id, account.name, owner, super::wire::seconds(&account.created_at)]);
             }
-            if table.is_empty() {
+            if table.is_empty() && !out.csv() {
                 out.hint("no accounts yet; `hooklog accounts create NAME` makes one");
             } else {
                 out.table(&table)?;

@@ -24,6 +24,7 @@ use tower::ServiceExt;
 use zeroize::Zeroizing;
 
 use super::exit::{Exit, Failure};
+use super::profile::{self, Profile};
 use super::progress::Progress;
 use super::render::escape;
 use crate::cli::serve;
@@ -59,6 +60,16 @@ pub struct To {
     /// A file with a key of that server. The key may be in HOOKLOG_KEY; a store's folder needs none
     #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
     pub key_file: Option<PathBuf>,
+    /// A profile of ~/.config/hooklog/profiles.toml, which names url and key_file
+    #[arg(
+        long,
+        env = "HOOKLOG_PROFILE",
+        hide_env_values = true,
+        value_name = "NAME",
+        global = true,
+        help_heading = "Server"
+    )]
+    pub profile: Option<String>,
     /// The configuration that a stopped store is opened with
     #[arg(
         long,
@@ -151,13 +162,18 @@ impl Client {
     /// # Errors
     /// Everything that opening a store can fail with, and a URL that is none. A server is not asked yet.
     pub async fn open(to: &To) -> Result<Client, Failure> {
-        let key = config::secret("HOOKLOG_KEY", to.key_file.as_deref())?;
+        let profile = match &to.profile {
+            Some(name) if to.store.is_none() => profile::named(name)?,
+            _ => Profile::default(),
+        };
+        let key = config::secret("HOOKLOG_KEY", to.key_file.as_deref().or(profile.key_file.as_deref()))?;
         let transport = match &to.store {
             Some(folder) => match running(folder).await {
                 Some(socket) => Transport::Unix(socket),
                 None => stopped(folder, to.config.as_deref())?,
             },
-            None => match (&to.url, running(Path::new(config::STORE)).await) {
+            None => match (to.url.as_ref().or(profile.url.as_ref()), running(Path::new(config::STORE)).await)
+            {
                 (Some(url), _) => tcp(url)?,
                 (None, Some(socket)) => Transport::Unix(socket),
                 (None, None) => tcp(&format!("http://{}", config::LISTEN))?,

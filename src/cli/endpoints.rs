@@ -22,6 +22,13 @@ pub struct Args {
     verb: Verb,
 }
 
+impl Args {
+    /// Whether it lists.
+    pub fn lists(&self) -> bool {
+        matches!(self.verb, Verb::List { .. })
+    }
+}
+
 #[derive(Subcommand)]
 enum Verb {
     /// Make an endpoint; its signing key is shown once
@@ -167,10 +174,11 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             let mut table = Table::new(&["ENDPOINT", "ACCOUNT", "STATUS", "URL", "TYPES"]).status_in(2);
             for endpoint in &found {
                 let endpoint: Endpoint = serde_json::from_str(endpoint.get()).unwrap_or_default();
-                let types = short(&endpoint.event_types.join(" "), 40);
+                let types = endpoint.event_types.join(" ");
+                let types = if out.csv() { types } else { short(&types, 40) };
                 table.row([endpoint.id, endpoint.account_id, endpoint.status, endpoint.url, types]);
             }
-            if table.is_empty() {
+            if table.is_empty() && !out.csv() {
                 out.hint("no endpoints yet; `hooklog endpoints create --account ACCOUNT URL` makes one");
             } else {
                 out.table(&table)?;

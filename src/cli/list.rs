@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To};
+use super::csv;
 use super::endpoints::whole_list;
 use super::exit::{Exit, Failure};
 use super::follow::Follower;
@@ -55,10 +56,17 @@ pub struct Args {
     follow: bool,
 }
 
+impl Args {
+    /// Whether it ends.
+    pub fn is_finite(&self) -> bool {
+        !self.follow
+    }
+}
+
 /// Lists them.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
-    let limit = args.limit.unwrap_or(if out.for_programs() { usize::MAX } else { TABLE_ROWS });
-    let filter = filter(&args, out.for_programs())?;
+    let limit = args.limit.unwrap_or(if whole(out) { usize::MAX } else { TABLE_ROWS });
+    let filter = filter(&args, whole(out))?;
     // Before the list is read: what happens meanwhile is heard of then.
     let place =
         if args.follow { Some(Follower::new(stream(&args)?, client).starting_now().await?) } else { None };
@@ -75,6 +83,10 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     if out.for_programs() {
         pages.page_max = PAGE_WITH_PAYLOADS;
         return programs(pages, out).await;
+    }
+    if out.csv() {
+        pages.page_max = PAGE_WITH_PAYLOADS;
+        return spreadsheet(pages, out).await;
     }
     let mut table =
         Table::new(&["DELIVERY", "EVENT", "TYPE", "TO", "STATUS", "TRY", "LAST", "NEXT", "ENQUEUED"])
@@ -94,6 +106,55 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     out.table(&table)?;
     if !pages.accounts.is_empty() {
         out.hint(format!("only {limit} are shown; --limit shows more"));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Whether everything is asked for, not what fits a terminal.
+fn whole(out: &Output) -> bool {
+    out.for_programs() || out.csv()
+}
+
+/// Lines of CSV, written as the pages come.
+async fn spreadsheet(mut pages: Pages<'_>, out: &mut Output) -> Result<Exit, Failure> {
+    const COLUMNS: [&str; 18] = [
+        "id",
+        "event_id",
+        "event_type",
+        "account_id",
+        "endpoint_id",
+        "endpoint_url",
+        "status",
+        "held_by",
+        "due_at",
+        "run",
+        "try",
+        "tries",
+        "attempts",
+        "created_at",
+        "updated_at",
+        "last_code",
+        "last_error",
+        "dead_reason",
+    ];
+    out.line(csv::line(COLUMNS))?;
+    while let Some(page) = pages.next().await? {
+        for item in page {
+            let item: serde_json::Value = understood(item.get())?;
+            let cell = |name: &str| {
+                let value =
+                    if name == "last_code" { &item["last_attempt"]["status_code"] } else { &item[name] };
+                match value {
+                    serde_json::Value::Null => String::new(),
+                    serde_json::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                }
+            };
+            let line = csv::line(COLUMNS.map(cell));
+            out.raw(line.as_bytes())?;
+            out.raw(b"\n")?;
+        }
+        out.end()?;
     }
     Ok(Exit::Fine)
 }

@@ -5,16 +5,22 @@
 mod accounts;
 mod bench;
 mod bench_receiver;
+mod checker;
 mod child;
 mod client;
+mod csv;
 mod deliveries;
 mod demo;
 mod endpoints;
 pub mod exit;
 mod explain;
 mod follow;
+mod forward;
 mod list;
+mod listen;
 mod output;
+mod papers;
+mod profile;
 mod progress;
 mod receiver;
 mod render;
@@ -24,6 +30,7 @@ mod schedule;
 mod send;
 mod send_lines;
 mod serve;
+mod signature;
 pub mod span;
 mod status;
 mod store;
@@ -79,10 +86,18 @@ enum Command {
     RetryNow(deliveries::RetryNow),
     /// When each try happens, for every schedule or one
     Schedule(schedule::Args),
+    /// Receive here, to see what a customer gets
+    Listen(listen::Args),
+    /// Check or make signatures
+    Signature(signature::Args),
     /// How the server fares
     Status(status::Args),
     /// Check, rebuild or reseal a store
     Store(store::Args),
+    /// Print the completion of a shell
+    Completion(papers::Completion),
+    /// Write the manual pages
+    Man(papers::Man),
     /// A guided run on a temporary store
     Demo(demo::Args),
     /// Measure this machine, on loopback only
@@ -110,6 +125,13 @@ pub fn run() -> ExitCode {
 
 async fn perform(cli: Cli) -> Result<Exit, Failure> {
     let out = &mut Output::new(&cli.look);
+    if cli.look.local {
+        wire::show_local_times();
+    }
+    if out.csv() && !cli.command.lists() {
+        let failure = Failure::usage("--format csv is for lists: `list`, `accounts list`, `endpoints list`");
+        return Err(failure.next("this command takes table, json and jsonl"));
+    }
     match cli.command {
         Command::Serve(args) => serve::run(*args, out).await,
         Command::Send(args) => {
@@ -139,6 +161,10 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         Command::RetryNow(args) => {
             asking(&args.to.clone(), async |client| deliveries::retry_now(args, client, out).await).await
         }
+        Command::Listen(args) => interruptible(listen::run(args, out)).await,
+        Command::Signature(args) => signature::run(&args, out),
+        Command::Completion(args) => papers::completion(&args, out),
+        Command::Man(args) => papers::man(&args, out),
         Command::Schedule(args) => schedule::run(&args, out),
         Command::Status(args) => {
             asking(&args.to.clone(), async |client| status::run(client, out).await).await
@@ -156,10 +182,30 @@ async fn asking(
     command: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let client = Client::open(to).await?;
-    let result = command(&client).await;
+    let result = interruptible(command(&client)).await;
     let closed = client.close().await;
     let exit = result?;
     closed.map(|()| exit)
+}
+
+/// Ends early, with a code of its own, if the user says so.
+async fn interruptible(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    tokio::select! {
+        result = command => result,
+        Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+    }
+}
+
+impl Command {
+    /// Whether what it prints is a list.
+    fn lists(&self) -> bool {
+        match self {
+            Command::List(args) => args.is_finite(),
+            Command::Accounts(args) => args.lists(),
+            Command::Endpoints(args) => args.lists(),
+            _ => false,
+        }
+    }
 }
 
 /// What failed and why, and what to do next.

@@ -14,7 +14,7 @@ use super::render::{Color, Paint, Table};
 /// How results look.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Look {
-    /// How results are written: table, json or jsonl
+    /// How results are written: table, json, jsonl or, for lists, csv
     #[arg(
         long,
         value_name = "FORMAT",
@@ -37,6 +37,9 @@ pub struct Look {
         help_heading = "Output"
     )]
     pub color: Color,
+    /// Show times as this machine's clock does, not in UTC
+    #[arg(long, global = true, help_heading = "Output")]
+    pub local: bool,
 }
 
 /// A form of results.
@@ -49,6 +52,8 @@ pub enum Format {
     Json,
     /// One JSON document a line
     Jsonl,
+    /// Lines of CSV, for lists
+    Csv,
 }
 
 /// Where a command writes.
@@ -74,7 +79,12 @@ impl Output {
 
     /// Whether results are for programs.
     pub fn for_programs(&self) -> bool {
-        self.format != Format::Table
+        matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
+    /// Whether lists go to a spreadsheet.
+    pub fn csv(&self) -> bool {
+        self.format == Format::Csv
     }
 
     /// Colours of standard error.
@@ -95,7 +105,15 @@ impl Output {
 
     /// A table.
     pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
-        table.write(self.paint, &mut self.out)?;
+        match self.format {
+            Format::Csv => table.write_csv(&mut self.out)?,
+            _ => table.write(self.paint, &mut self.out)?,
+        }
+        self.end()
+    }
+
+    /// Brings out all that was written.
+    pub fn end(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,6 +30,11 @@ pub struct Received {
 }
 
 impl Received {
+    /// All header fields, in their order.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
     /// A header's value; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
@@ -40,6 +46,8 @@ impl Received {
 pub enum Reaction {
     /// An answer with a body of JSON.
     Answer(u16, Vec<u8>),
+    /// The same, once it is known.
+    Later(Pin<Box<dyn Future<Output = (u16, Vec<u8>)> + Send>>),
     /// No answer for as long as the connection lasts.
     Hang,
 }
@@ -80,7 +88,15 @@ async fn serve(mut stream: TcpStream, script: &dyn Script) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(4096);
     loop {
         let Some(request) = read(&mut stream, &mut buffer).await? else { return Ok(()) };
-        match script.react(request) {
+        let reaction = match script.react(request) {
+            Reaction::Later(answer) => {
+                let (status, body) = answer.await;
+                Reaction::Answer(status, body)
+            }
+            reaction => reaction,
+        };
+        match reaction {
+            Reaction::Later(_) => unreachable!("it was waited for"),
             Reaction::Answer(status, body) => {
                 let head = format!(
                     "HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",

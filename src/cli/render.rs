@@ -7,6 +7,8 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 
+use super::csv;
+
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -119,6 +121,7 @@ pub fn short(text: &str, max: usize) -> String {
 
 /// Rows under a heading, aligned. Cells hold foreign text.
 pub struct Table {
+    /// As they are: made harmless when they are shown.
     rows: Vec<Vec<String>>,
     painted: Option<usize>,
 }
@@ -137,7 +140,7 @@ impl Table {
 
     /// One more row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| escape(&cell).into_owned()).collect());
+        self.rows.push(cells.into_iter().collect());
     }
 
     /// Whether there is only the heading.
@@ -145,14 +148,24 @@ impl Table {
         self.rows.len() == 1
     }
 
+    /// Writes it as CSV; the cells are whole.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.rows.iter().enumerate().try_for_each(|(number, row)| match number {
+            0 => writeln!(out, "{}", csv::line(row.iter().map(|name| name.to_lowercase().replace(' ', "_")))),
+            _ => writeln!(out, "{}", csv::line(row)),
+        })
+    }
+
     /// Writes it.
     pub fn write(&self, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
         let columns = self.rows[0].len();
+        let shown: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| escape(cell).into_owned()).collect()).collect();
         let chars =
             |row: &Vec<String>, column| row.get(column).map_or(0, |cell: &String| cell.chars().count());
-        let width = |column| self.rows.iter().map(|row| chars(row, column)).max().unwrap_or(0);
+        let width = |column| shown.iter().map(|row| chars(row, column)).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        for (number, row) in self.rows.iter().enumerate() {
+        for (number, row) in shown.iter().enumerate() {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let last = column + 1 == row.len();

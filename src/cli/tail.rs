@@ -9,6 +9,7 @@ use super::follow::{Event, Follower};
 use super::output::Output;
 use super::render::short;
 use super::span::{self, spell};
+use super::wire::seconds;
 
 /// Follows the log.
 #[derive(clap::Args)]
@@ -111,5 +112,5 @@ fn line(event: &Event, out: &Output) -> String {
 
 /// The time of day in a moment of the API.
 fn clock(moment: &str) -> Option<String> {
-    moment.get(11..19).map(str::to_owned)
+    seconds(moment).get(11..19).map(str::to_owned)
 }

@@ -2,6 +2,8 @@
 //!
 //! Unknown members are ignored: a newer server may say more.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -228,8 +230,24 @@ impl Timings {
     }
 }
 
-/// A moment of the API without its milliseconds.
+/// Whether people are shown times as this machine's clock has them.
+static LOCAL: AtomicBool = AtomicBool::new(false);
+
+/// Shows times so from now on.
+pub fn show_local_times() {
+    LOCAL.store(true, Ordering::Relaxed);
+}
+
+/// A moment of the API without its milliseconds, in UTC or as this machine's clock has it.
 pub fn seconds(moment: &str) -> String {
+    if LOCAL.load(Ordering::Relaxed)
+        && let Ok(at) = moment.parse::<jiff::Timestamp>()
+    {
+        return at
+            .to_zoned_datetime(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%dT%H:%M:%S%:z")
+            .to_string();
+    }
     match moment.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
         None => moment.to_owned(),
