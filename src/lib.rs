@@ -29,3 +29,8 @@ pub mod scheduler;
 pub mod secrets;
 pub mod store;
 pub mod views;
+
+/// The Rust snippets of the documents, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/receiving.md")]
+pub struct Snippets;

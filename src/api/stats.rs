@@ -7,13 +7,13 @@ use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::hour::{CLASS_NAMES, Hour, hour_of};
-use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
+use hooklog_projections::ids::{AccountId, EndpointId};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Map, Value, json as object};
 
 use super::ApiState;
 use super::accounts::{account_id, known};
-use super::endpoints::no_endpoint;
+use super::endpoints::{lookup, no_endpoint};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -176,7 +176,7 @@ pub(super) async fn stats(api: ApiState, request: Request) -> Result<Response, P
             let (mut figures, mut left) = (Figures::new(), HOURS_READ_MAX);
             match (account, endpoint) {
                 (account, Some(endpoint)) => {
-                    let key = find(view, endpoint, account)?;
+                    let (key, _) = lookup(view, endpoint, account)?;
                     wanted.add(view, key.account, Some(endpoint), &mut figures, &mut left)?;
                 }
                 (Some(account), None) if wanted.group == Group::Endpoint => {
@@ -220,7 +220,7 @@ pub(super) async fn of_endpoint(
     let endpoint: EndpointId = id.parse().map_err(|_| no_endpoint())?;
     let out = api
         .read(move |_, view| {
-            let key = find(view, endpoint, account)?;
+            let (key, _) = lookup(view, endpoint, account)?;
             let (mut figures, mut left) = (Figures::new(), HOURS_READ_MAX);
             wanted.add(view, key.account, Some(endpoint), &mut figures, &mut left)?;
             let mut out = wanted.out(&figures);
@@ -234,16 +234,4 @@ pub(super) async fn of_endpoint(
         })
         .await?;
     json(StatusCode::OK, &out)
-}
-
-/// The endpoint, within the account that was named, if one was.
-fn find(view: &View<'_>, id: EndpointId, account: Option<AccountId>) -> Result<EndpointKey, Problem> {
-    let key = match account {
-        Some(account) => {
-            let key = EndpointKey { account, endpoint: id };
-            view.endpoint(key)?.map(|_| key)
-        }
-        None => view.find_endpoint(id)?.map(|(key, _)| key),
-    };
-    key.ok_or_else(no_endpoint)
 }

@@ -63,6 +63,13 @@ impl Args {
     }
 }
 
+impl Args {
+    /// Whether it ends.
+    pub fn is_finite(&self) -> bool {
+        !self.follow
+    }
+}
+
 /// Lists them.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let limit = args.limit.unwrap_or(if whole(out) { usize::MAX } else { TABLE_ROWS });
