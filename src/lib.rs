@@ -14,10 +14,13 @@
 //! | [`explain`] | one answer to "did we send it?" |
 //! | [`notify`] | telling owners |
 //! | [`api`] | HTTP in, commands out |
+//! | [`store`] | a folder opened: log, master key, engine, courier |
+//! | [`embed`] | all of it in a program of one's own: begin here |
 
 pub mod api;
 pub mod clock;
 pub mod delivery;
+pub mod embed;
 pub mod engine;
 pub mod explain;
 pub mod ids;
@@ -27,3 +30,5 @@ pub mod scheduler;
 pub mod secrets;
 pub mod store;
 pub mod views;
+
+pub use embed::Hooklog;

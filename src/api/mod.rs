@@ -44,6 +44,7 @@ use tokio::sync::Mutex;
 
 pub use access::OperatorToken;
 use cursor::Cursors;
+pub use policies::moment_text;
 use problem::{Kind, Problem};
 
 use crate::clock::Clock;

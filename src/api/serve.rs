@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,6 +63,57 @@ pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToke
     open.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, open.wait()).await.is_err() {
         tracing::warn!(connections = open.len(), "connections were still open and are cut");
+    }
+}
+
+/// Routes being served.
+pub struct Serving {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Serves from now on.
+    pub fn start(listeners: Listeners, state: ApiState) -> Serving {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(serve(listeners, state, stop.clone()));
+        Serving { stop, task }
+    }
+
+    /// Takes no more, and lets answers under way end for as long as `farewell`.
+    pub async fn stop(self, farewell: Duration) {
+        self.stop.cancel();
+        let _ = tokio::time::timeout(farewell, self.task).await;
+    }
+}
+
+/// The socket's name within a store's folder: whoever may open it is the host's own operator.
+pub const SOCKET: &str = "hooklog.sock";
+
+/// The socket's file in the folder of an open store; goes when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// Listens in the folder of a store that this process has opened: its lock is ours, so a socket that lies
+    /// there is stale. `None` if that cannot be, which is logged: the store runs without.
+    pub fn listen(folder: &Path) -> Option<(SocketFile, UnixListener)> {
+        let path = folder.join(SOCKET);
+        match bind_unix(&path) {
+            Ok(listener) => Some((SocketFile(path), listener)),
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(), %error, "no socket: commands reach this store by --url only, if at all"
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

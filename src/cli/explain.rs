@@ -7,7 +7,7 @@ use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::{Table, escape, short};
 use super::span::spell;
-use super::wire::{Attempt, Delivery, Explanation, Page, host, seconds};
+use super::wire::{Attempt, Delivery, Explanation, Page, seconds};
 use hooklog_projections::time::Millis;
 
 /// Deliveries whose attempts are shown; an event may have a hundred.
@@ -56,7 +56,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
 }
 
 async fn attempts(delivery: &Delivery, client: &Client, out: &mut Output) -> Result<(), Failure> {
-    let to = short(&host(&delivery.endpoint_url), 60);
+    let to = short(&delivery.to(), 60);
     let status = out.paint.status(&delivery.status);
     out.line(format!("{}  to {to}  {status}", escape(&delivery.id)))?;
     let page: Page = client.get(&Target::new(&["v1", "deliveries", &delivery.id, "attempts"])).await?;

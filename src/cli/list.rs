@@ -11,7 +11,7 @@ use super::exit::{Exit, Failure};
 use super::output::{Format, Output};
 use super::render::{Table, short};
 use super::span;
-use super::wire::{Delivery, Identified, Page, host, seconds};
+use super::wire::{Delivery, Identified, Page, seconds};
 
 /// Deliveries a table shows, unless told.
 const TABLE_ROWS: usize = 50;
@@ -35,6 +35,9 @@ pub struct Args {
     /// To this endpoint
     #[arg(long, value_name = "ENDPOINT")]
     endpoint: Option<String>,
+    /// Of this worker queue
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["account", "endpoint"])]
+    queue: Option<String>,
     /// Of this event type; a trailing * stands for anything
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
@@ -53,7 +56,11 @@ pub struct Args {
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let limit = args.limit.unwrap_or(if out.for_programs() { usize::MAX } else { TABLE_ROWS });
     let filter = filter(&args, out.for_programs())?;
-    let accounts = match (&args.account, &args.endpoint) {
+    let queue = match &args.queue {
+        Some(queue) => Some(client.get::<Owned>(&Target::new(&["v1", "queues", queue])).await?.account_id),
+        None => None,
+    };
+    let accounts = match (args.account.as_ref().or(queue.as_ref()), &args.endpoint) {
         (Some(account), _) => vec![account.clone()],
         (None, Some(endpoint)) => vec![owner(endpoint, client).await?],
         (None, None) => accounts(client).await?,
@@ -119,6 +126,7 @@ fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {
     };
     let mut target = Target::new(&["v1", "deliveries"])
         .with_some("endpoint_id", args.endpoint.as_deref())
+        .with_some("queue", args.queue.as_deref())
         .with_some("event_type", args.event_type.as_deref())
         .with_some("since", moment(&args.since)?.as_deref())
         .with_some("until", moment(&args.until)?.as_deref());
@@ -134,7 +142,7 @@ fn row(delivery: &Delivery) -> [String; 9] {
         delivery.id.clone(),
         short(&delivery.event_id, ID_CHARS),
         short(&delivery.event_type, 32),
-        short(&host(&delivery.endpoint_url), 40),
+        short(&delivery.to(), 40),
         delivery.status.clone(),
         format!("{}/{}", delivery.tried, delivery.tries),
         short(&delivery.last(), 20),

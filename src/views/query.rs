@@ -16,6 +16,7 @@ use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
 use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
 use hooklog_projections::time::Timestamp;
+use tokio::sync::watch;
 
 use super::rows::{Settled, bad_key, read_row};
 use crate::ids::IdCodec;
@@ -32,6 +33,7 @@ pub struct Published {
     current: RwLock<(Arc<Snapshot>, u32)>,
     settled: Arc<RwLock<Settled>>,
     ids: Arc<IdCodec>,
+    heads: watch::Sender<Seq>,
 }
 
 impl Published {
@@ -42,12 +44,20 @@ impl Published {
         settled: Arc<RwLock<Settled>>,
         ids: Arc<IdCodec>,
     ) -> Published {
-        Published { current: RwLock::new((snapshot, generation)), settled, ids }
+        let heads = watch::Sender::new(snapshot.head());
+        Published { current: RwLock::new((snapshot, generation)), settled, ids, heads }
     }
 
     /// Replaces the state. Only the writer calls it, after each commit and before it answers.
     pub fn publish(&self, snapshot: Arc<Snapshot>, generation: u32) {
+        let head = snapshot.head();
         *self.current.write().expect("no holder panics") = (snapshot, generation);
+        self.heads.send_if_modified(|known| std::mem::replace(known, head) != head);
+    }
+
+    /// Changes whenever a batch was published, and then holds its last entry: for whoever waits for more.
+    pub fn heads(&self) -> watch::Receiver<Seq> {
+        self.heads.subscribe()
     }
 
     /// The state now. Short-lived: it pins memory and files for as long as it is held.
