@@ -15,10 +15,13 @@
 //! | [`notify`] | telling owners |
 //! | [`replays`] | bulk replays at work |
 //! | [`api`] | HTTP in, commands out |
+//! | [`store`] | a folder opened: log, master key, engine, courier |
+//! | [`embed`] | all of it in a program of one's own: begin here |
 
 pub mod api;
 pub mod clock;
 pub mod delivery;
+pub mod embed;
 pub mod engine;
 pub mod explain;
 pub mod ids;
@@ -29,6 +32,8 @@ pub mod scheduler;
 pub mod secrets;
 pub mod store;
 pub mod views;
+
+pub use embed::Hooklog;
 
 /// The Rust snippets of the documents, as doc tests.
 #[cfg(doctest)]

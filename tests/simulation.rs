@@ -4,6 +4,9 @@
 //!
 //! A failure prints its seed; `HOOKLOG_SEED=n cargo test --test simulation` runs that one alone.
 
+#[path = "simulation/workers.rs"]
+mod workers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -22,10 +25,11 @@ use hooklog::secrets::MasterKey;
 use hooklog::views::check;
 use hooklog::views::rebuild;
 use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Fact, Schemes, Sealed};
-use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, Rollout};
 use hooklog_projections::time::{Millis, Timestamp};
+use workers::{Workers, queue};
 
 const ENDPOINTS: u128 = 5;
 const START: Timestamp = Timestamp(1_796_000_000_000);
@@ -75,11 +79,20 @@ struct World {
     next_event: u64,
     next_ticket: u64,
     asked: BTreeMap<Ticket, Asked>,
+    workers: Workers,
     crashes: u64,
 }
 
 enum Asked {
     Enqueue(EventId),
+    Claim,
+    Extend(LeaseId),
+    /// A job's end, whether it was done, and whether its worker had reason to believe in its lease.
+    End {
+        seq: Seq,
+        done: bool,
+        valid: bool,
+    },
     Other,
 }
 
@@ -110,6 +123,7 @@ impl World {
             next_event: 0,
             next_ticket: 0,
             asked: BTreeMap::new(),
+            workers: Workers::default(),
             crashes: 0,
         };
         world.start();
@@ -145,9 +159,11 @@ impl World {
         };
         let secret = Sealed(vec![0]);
         self.ask(Command::CreateAccount { account: account(), settings, secret }, Asked::Other);
-        for n in 1..=ENDPOINTS {
+        for n in 1..=ENDPOINTS + 1 {
+            let is_queue = endpoint_key(n) == queue();
+            let url = if is_queue { String::new() } else { format!("https://r{n}.customer.net/") };
             let settings = EndpointSettings {
-                url: format!("https://r{n}.customer.net/").into(),
+                url: url.into(),
                 event_types: vec![if n == 1 { "*".into() } else { format!("t{n}.*").into() }],
                 description: "".into(),
                 schedule: None,
@@ -159,7 +175,7 @@ impl World {
                 rate_per_second: (n == 4).then_some(20),
                 disable_after: (n == 3).then_some(Millis(48 * HOUR)),
                 body_form: Default::default(),
-                queue: None,
+                queue: is_queue.then(|| "jobs".into()),
             };
             let command =
                 Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new(), secret: None };
@@ -215,6 +231,17 @@ impl World {
                 (Some(Asked::Enqueue(event)), Ok(Answer::Accepted { deliveries, .. })) => {
                     self.acknowledged.insert(event, deliveries.len());
                 }
+                (Some(Asked::Claim), Ok(Answer::Claimed { jobs })) => self.given(jobs),
+                (Some(Asked::Extend(lease)), answer) => {
+                    let until = answer.map(|answer| match answer {
+                        Answer::Lease { until } => until,
+                        other => panic!("not a lease's answer: {other:?}"),
+                    });
+                    self.extended(lease, until);
+                }
+                (Some(Asked::End { seq, done, valid }), answer) => {
+                    self.ended(seq, done, valid, answer.map(drop));
+                }
                 (_, Err(Rejection::OutcomeUnknown)) => panic!("the engine never says so itself"),
                 _ => {}
             }
@@ -227,30 +254,36 @@ impl World {
     /// A request leaves. Its record must be durable, and it must be the only one of its delivery.
     fn leave(&mut self, attempt: Attempt) {
         let seq = attempt.delivery.seq;
-        let view = self.engine.as_ref().expect("it runs").published().view();
-        let row = view.delivery(attempt.delivery).unwrap().expect("the delivery is on disk");
-        assert!(
-            matches!(row.state, State::InFlight { .. }) && row.attempts == attempt.number,
-            "seed {}: a request left before its record",
-            self.seed
-        );
+        assert!(attempt.endpoint != queue(), "seed {}: a request for a queue's delivery", self.seed);
         assert!(!self.out.contains_key(&seq), "seed {}: two requests of {seq} at a time", self.seed);
-        if view.endpoint(attempt.endpoint).unwrap().expect("it exists").hold.is_some() {
-            // Only if it was recorded first, in the very batch that holds it from now on.
-            let State::InFlight { attempted, .. } = row.state else { unreachable!("checked above") };
-            let since = view.snapshot().entries(attempted, usize::MAX).unwrap();
-            let held = since.iter().any(|entry| {
-                matches!(&entry.fact, Fact::EndpointPaused { key, .. } | Fact::EndpointDisabled { key, .. }
-                    if *key == attempt.endpoint)
-            });
-            assert!(held, "seed {}: a request left to a held endpoint", self.seed);
-        }
+        self.recorded(attempt.delivery, attempt.endpoint, attempt.number);
         self.heard.entry(seq).or_default().requests += 1;
         let took = match self.moods[&attempt.endpoint.endpoint] {
             Mood::Hanging => 10_000,
             _ => 5 + self.chance.below(400),
         };
         self.out.insert(seq, Out { attempt, ends_at: self.now + Millis(took) });
+    }
+
+    /// What begins now was recorded before, and nothing held it then.
+    fn recorded(&self, delivery: DeliveryKey, endpoint: EndpointKey, number: u32) {
+        let view = self.engine.as_ref().expect("it runs").published().view();
+        let row = view.delivery(delivery).unwrap().expect("the delivery is on disk");
+        assert!(
+            matches!(row.state, State::InFlight { .. }) && row.attempts == number,
+            "seed {}: an attempt began before its record",
+            self.seed
+        );
+        if view.endpoint(endpoint).unwrap().expect("it exists").hold.is_some() {
+            // Only if it was recorded first, in the very batch that holds it from now on.
+            let State::InFlight { attempted, .. } = row.state else { unreachable!("checked above") };
+            let since = view.snapshot().entries(attempted, usize::MAX).unwrap();
+            let held = since.iter().any(|entry| {
+                matches!(&entry.fact, Fact::EndpointPaused { key, .. } | Fact::EndpointDisabled { key, .. }
+                    if *key == endpoint)
+            });
+            assert!(held, "seed {}: an attempt began at a held endpoint", self.seed);
+        }
     }
 
     /// Requests whose time has come end.
@@ -304,7 +337,8 @@ impl World {
     /// The process dies; what it had not finished is unknown, and another one starts.
     fn crash(&mut self) {
         self.crashes += 1;
-        self.asked.clear();
+        let asked = std::mem::take(&mut self.asked);
+        self.orphan(&asked);
         self.disk = self.disk.crash();
         for seq in std::mem::take(&mut self.unrecorded) {
             *self.interrupted.entry(seq).or_default() += 1;
@@ -353,6 +387,10 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.chance.below(3) == 0 {
+            let wait = Millis([0, 500, 20_000][self.chance.below(3) as usize]);
+            self.claim(wait);
+        }
         match self.chance.below(100) {
             0..=34 => {
                 for _ in 0..1 + self.chance.below(6) {
@@ -363,6 +401,7 @@ impl World {
                 let limit = [500, 20_000, HOUR, 6 * HOUR][self.chance.below(4) as usize];
                 self.now = self.now + Millis(self.chance.below(limit));
                 self.end_requests();
+                self.work();
             }
             65..=74 => {
                 let n = 1 + u128::from(self.chance.below(ENDPOINTS as u64));
@@ -379,7 +418,7 @@ impl World {
                 self.moods.insert(EndpointId(n), mood);
             }
             75..=81 => {
-                let key = endpoint_key(1 + u128::from(self.chance.below(ENDPOINTS as u64)));
+                let key = endpoint_key(1 + u128::from(self.chance.below(ENDPOINTS as u64 + 1)));
                 let command = match self.chance.below(3) {
                     0 => Command::PauseEndpoint { key, reason: "maintenance".into() },
                     _ => Command::ResumeEndpoint { key },
@@ -426,6 +465,7 @@ impl World {
             let row = view.delivery(out.attempt.delivery).unwrap().expect("it is on disk");
             assert!(matches!(row.state, State::InFlight { .. }), "seed {}: {row:?}", self.seed);
         }
+        self.leases_hold();
     }
 
     /// Everything heals; whatever was accepted must come to an end.
@@ -433,9 +473,10 @@ impl World {
         for mood in self.moods.values_mut() {
             *mood = Mood::Well;
         }
+        self.workers.well = true;
         // Twice: a fault that was still to come takes the first with it.
         for _ in 0..2 {
-            for n in 1..=ENDPOINTS {
+            for n in 1..=ENDPOINTS + 1 {
                 self.ask(Command::ResumeEndpoint { key: endpoint_key(n) }, Asked::Other);
             }
             self.turn();
@@ -445,10 +486,12 @@ impl World {
         loop {
             let wake = self.engine.as_ref().expect("it runs").next_wake();
             let ends = self.out.values().map(|out| out.ends_at).min();
-            let Some(next) = [wake, ends].into_iter().flatten().min() else { break };
+            let Some(next) = [wake, ends, self.next_work()].into_iter().flatten().min() else { break };
             self.now = self.now.max(next);
             assert!(self.now < deadline, "seed {}: it never comes to rest", self.seed);
             self.end_requests();
+            self.claim(Millis(0));
+            self.work();
         }
     }
 
@@ -513,15 +556,20 @@ fn seeds(count: u64) -> Vec<u64> {
 
 #[test]
 fn fifty_seeds_are_safe_after_every_step_and_live_at_the_end() {
-    let (mut crashes, mut events) = (0, 0);
+    let (mut crashes, mut events, mut claimed, mut refused) = (0, 0, 0, 0);
     for seed in seeds(50) {
         let world = run(seed, 300);
         crashes += world.crashes;
         events += world.acknowledged.len();
+        claimed += world.workers.claimed;
+        refused += world.workers.refused;
     }
     // A check that could not fail would be one that nothing was tried on.
     assert!(crashes > 50 || std::env::var("HOOKLOG_SEED").is_ok(), "only {crashes} crashes");
-    println!("{events} events acknowledged, {crashes} crashes");
+    assert!(refused > 50 || std::env::var("HOOKLOG_SEED").is_ok(), "only {refused} workers came too late");
+    println!(
+        "{events} events acknowledged, {crashes} crashes, {claimed} jobs claimed, {refused} words refused"
+    );
 }
 
 #[test]

@@ -18,6 +18,22 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("notify", &["engine", "views", "delivery", "clock", "log"]),
     ("replays", &["engine", "views", "clock", "log"]),
     ("api", &["engine", "views", "delivery", "clock", "ids", "secrets", "explain", "scheduler", "log"]),
+    (
+        "embed",
+        &[
+            "api",
+            "notify",
+            "engine",
+            "views",
+            "log",
+            "delivery",
+            "clock",
+            "ids",
+            "secrets",
+            "scheduler",
+            "store",
+        ],
+    ),
     ("store", &["engine", "views", "log", "delivery", "clock", "ids", "secrets", "scheduler", "replays"]),
 ];
 

@@ -62,9 +62,14 @@ async fn a_job_goes_in_and_its_worker_gets_the_payload_byte_for_byte() {
     let done = lease(&world, &job, "complete", json!({})).await.ok(200);
     assert_eq!(done["status"], "delivered");
     insta::assert_snapshot!(text(&done["explanation"]["sentence"]), @"Yes. `invoice.paid` was done by a worker of queue `webhooks` at 22:13:20 UTC (just now) on attempt 1 of 30 after 0 ms.");
-    // The data of an event are what its workers get, too: the envelope is for receivers.
+    // Of an event its workers get what a URL would be sent: the envelope, or the data where that is wanted.
     let account = text(&done["account_id"]);
     world.event(&account, "evt_2", r#"{"a": 1.0}"#).await;
+    let payload = claim(&world, json!({})).await[0]["payload"].clone();
+    assert_eq!(payload, json!({ "id": "evt_2", "type": "payment.settled", "data": { "a": 1.0 } }));
+    let path = format!("/v1/endpoints/{}", text(&done["endpoint_id"]));
+    world.patch(&path, json!({ "body_form": "data" })).await.ok(200);
+    world.event(&account, "evt_3", r#"{"a": 1.0}"#).await;
     assert_eq!(claim(&world, json!({})).await[0]["payload"], json!({ "a": 1.0 }));
 }
 

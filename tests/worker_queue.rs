@@ -42,13 +42,13 @@ fn due_at(row: &Delivery) -> Timestamp {
 fn last_error(stage: &Stage, row: &Delivery) -> String {
     let view = stage.engine.as_ref().expect("it runs").published().view();
     let story = view.story(row).expect("it can be read");
-    let failures = story.into_iter().filter_map(|entry| match entry.fact {
+    let newest = story.into_iter().rev().find_map(|entry| match entry.fact {
         Fact::Failed { failure: Failure::Error { class: ErrorClass::Worker, detail, .. }, .. } => {
             Some(detail)
         }
         _ => None,
     });
-    failures.last().expect("it failed").to_string()
+    newest.expect("it failed").to_string()
 }
 
 #[test]

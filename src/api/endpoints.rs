@@ -20,6 +20,7 @@ use super::fields::{Bad, Fields, bad, number, parse, text, word};
 use super::policies::{response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
+use super::queues::fits_a_queue;
 use super::rim::{json, json_body, json_body_or_none};
 use super::wire::{self, PageOut, REDACTED};
 use super::{ApiState, secrets, unexpected};
@@ -38,11 +39,9 @@ const DESCRIPTION_CHARS_MAX: usize = 1_000;
 pub(super) const REASON_CHARS_MAX: usize = 500;
 const TIMEOUT_DEFAULT: Millis = Millis(10_000);
 const IN_FLIGHT_DEFAULT: u32 = 8;
-const IN_FLIGHT_MAX: u64 = 1_000;
+pub(super) const IN_FLIGHT_MAX: u64 = 1_000;
 const BOTH: Schemes = Schemes { standard: true, ledger: true };
 const NEITHER: Schemes = Schemes { standard: false, ledger: false };
-/// Characters of a queue's name.
-const QUEUE_CHARS_MAX: usize = 64;
 /// What only a request has.
 const REQUEST_MEMBERS: [&str; 7] = [
     "url",
@@ -181,7 +180,6 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     if let Some(queue) = queue {
         // Nothing is signed, and how many work at a time is for the workers to say.
         settings.queue = Some(queue.into());
-        settings.body_form = BodyForm::Data;
         settings.schemes = NEITHER;
         settings.in_flight_max = IN_FLIGHT_MAX as u32;
     }
@@ -405,13 +403,10 @@ fn url(value: &RawValue, guard: &guard::Policy) -> Result<Url, Bad> {
     guard.check_url(&text).map_err(|refusal| bad("url-not-allowed", refusal.to_string()))
 }
 
-/// A queue's name: it stands in paths.
 fn queue_name(value: &RawValue) -> Result<String, Bad> {
     let name: String = parse(value, "a text")?;
-    let fits = (1..=QUEUE_CHARS_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let wrong = || bad("bad-name", "1 to 64 characters of A-Z, a-z, 0-9, `_` and `-` are wanted");
-    if fits { Ok(name) } else { Err(wrong()) }
+    if fits_a_queue(&name) { Ok(name) } else { Err(wrong()) }
 }
 
 fn no_queue_has(fields: &mut Fields<'_>, members: &[&str]) {

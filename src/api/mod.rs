@@ -63,6 +63,7 @@ use access::Caller;
 pub use access::OperatorToken;
 use cursor::Cursors;
 use failures::Failures;
+pub use policies::moment_text;
 use problem::{Kind, Problem};
 pub use quotas::Quotas;
 pub use routes::listed as routes;

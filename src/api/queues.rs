@@ -33,6 +33,8 @@ use crate::views::View;
 
 /// Bytes of an error that a worker tells; the rest is cut off.
 const ERROR_BYTES_MAX: usize = 4_096;
+/// Characters of a queue's name.
+const NAME_CHARS_MAX: usize = 64;
 /// The type of a job's event if nobody names one.
 pub const JOB_TYPE: &str = "job";
 
@@ -211,13 +213,14 @@ fn shown(api: &ApiState, view: &View<'_>, job: &Job) -> Result<JobOut, Problem> 
     })
 }
 
-/// A job's payload, in the form that its queue has: the data alone, or the envelope too.
+/// A job's payload: what a URL would be sent in its place. So a job's own bytes, and of an event the envelope, or the
+/// data alone where the queue has that form.
 ///
 /// # Errors
 /// The store cannot be read.
 pub fn payload(view: &View<'_>, job: &Job) -> Result<Option<Bytes>, crate::log::Error> {
     let Some(body) = view.body(BodySlot::Event(job.accepted))? else { return Ok(None) };
-    let form = view.endpoint(job.endpoint)?.map_or(BodyForm::Data, |row| row.settings.body_form);
+    let form = view.endpoint(job.endpoint)?.map_or(BodyForm::Envelope, |row| row.settings.body_form);
     Ok(Some(match form {
         BodyForm::Envelope => body.bytes,
         BodyForm::Data => data_of(&body.bytes, job.event.as_str()),
@@ -227,6 +230,23 @@ pub fn payload(view: &View<'_>, job: &Job) -> Result<Option<Bytes>, crate::log::
 /// What is kept of a worker's error: at most 4,096 bytes, cut between characters.
 pub fn cut(error: &str) -> &str {
     &error[..error.floor_char_boundary(ERROR_BYTES_MAX)]
+}
+
+/// The most jobs of a queue that are out at a time.
+pub const IN_FLIGHT_MAX: u64 = super::endpoints::IN_FLIGHT_MAX;
+
+/// Whether a queue may have this name: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`. It stands in paths.
+pub fn fits_a_queue(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Whether an event may have this type.
+///
+/// # Errors
+/// What is wanted, for people.
+pub fn check_type(event_type: &str) -> Result<(), String> {
+    envelope::event_type(event_type).map_err(|bad| bad.detail)
 }
 
 /// The queue of a name.

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinHandle;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -67,24 +68,74 @@ pub struct Listeners {
 /// Serves until `stop`; then takes no new connection, ends streams, lets what else is open end, and returns.
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
     let limits = state.connections();
-    let serving =
-        Serving { crowd: Arc::new(Crowd::new(limits)), open: TaskTracker::new(), stop: stop.clone() };
+    let door = Door { crowd: Arc::new(Crowd::new(limits)), open: TaskTracker::new(), stop: stop.clone() };
     let tcp = async {
         if let Some(listener) = listeners.tcp {
-            serving.accept(Listener::Tcp(listener), router(state.clone())).await;
+            door.accept(Listener::Tcp(listener), router(state.clone())).await;
         }
     };
     let unix = async {
         if let Some(listener) = listeners.unix {
-            serving.accept(Listener::Unix(listener), router(state.local())).await;
+            door.accept(Listener::Unix(listener), router(state.local())).await;
         }
     };
     tokio::join!(tcp, unix);
     stop.cancelled().await;
     state.end_streams();
-    serving.open.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, serving.open.wait()).await.is_err() {
-        tracing::warn!(connections = serving.open.len(), "connections were still open and are cut");
+    door.open.close();
+    if tokio::time::timeout(DRAIN_TIMEOUT, door.open.wait()).await.is_err() {
+        tracing::warn!(connections = door.open.len(), "connections were still open and are cut");
+    }
+}
+
+/// Routes being served.
+pub struct Serving {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Serves from now on.
+    pub fn start(listeners: Listeners, state: ApiState) -> Serving {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(serve(listeners, state, stop.clone()));
+        Serving { stop, task }
+    }
+
+    /// Takes no more, and lets answers under way end for as long as `farewell`.
+    pub async fn stop(self, farewell: Duration) {
+        self.stop.cancel();
+        let _ = tokio::time::timeout(farewell, self.task).await;
+    }
+}
+
+/// The socket's name within a store's folder: whoever may open it is the host's own operator.
+pub const SOCKET: &str = "hooklog.sock";
+
+/// The socket's file in the folder of an open store; goes when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// Listens in the folder of a store that this process has opened: its lock is ours, so a socket that lies
+    /// there is stale. `None` if that cannot be, which is logged: the store runs without.
+    pub fn listen(folder: &Path) -> Option<(SocketFile, UnixListener)> {
+        let path = folder.join(SOCKET);
+        match bind_unix(&path) {
+            Ok(listener) => Some((SocketFile(path), listener)),
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(), %error, "no socket: commands reach this store by --url only, if at all"
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -128,13 +179,13 @@ impl Listener {
 }
 
 /// What every connection of one server shares.
-struct Serving {
+struct Door {
     crowd: Arc<Crowd>,
     open: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Serving {
+impl Door {
     async fn accept(&self, listener: Listener, app: Router) {
         loop {
             let accepted = tokio::select! {

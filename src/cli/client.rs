@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use bytes::BytesMut;
 use futures::StreamExt;
+use hooklog::api::serve::SOCKET;
 use hooklog::clock::SystemClock;
 use hooklog::store::{self, Store};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -30,8 +31,6 @@ use super::render::escape;
 use crate::cli::serve;
 use crate::config::{self, Config, Layer};
 
-/// The socket's name within a store's folder.
-pub const SOCKET: &str = "hooklog.sock";
 /// A connection to our own server is made within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The head of an answer comes within this time: longer than a commit that will not return is waited for.

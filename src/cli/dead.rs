@@ -70,7 +70,18 @@ impl Choice {
     fn list(self, to: To) -> list::Args {
         let Choice { account, endpoint, event_type, since, until, limit } = self;
         let state = vec!["dead".into()];
-        list::Args { to, state, account, endpoint, event_type, since, until, limit, follow: false }
+        list::Args {
+            to,
+            state,
+            account,
+            endpoint,
+            event_type,
+            since,
+            until,
+            limit,
+            queue: None,
+            follow: false,
+        }
     }
 }
 

@@ -74,8 +74,18 @@ struct Create {
     #[arg(long = "account", value_name = "ACCOUNT")]
     account_id: String,
     /// Where to
-    #[arg(id = "endpoint_url", value_name = "URL")]
-    url: String,
+    #[arg(
+        id = "endpoint_url",
+        value_name = "URL",
+        required_unless_present = "queue",
+        conflicts_with = "queue"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    /// A worker queue of this name instead: nothing is sent, workers claim
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     /// Event types it wants; a trailing * stands for anything [default: all]
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +124,7 @@ struct Endpoint {
     id: String,
     account_id: String,
     url: String,
+    queue: Option<String>,
     event_types: Vec<String>,
     status: String,
     signing_secret: Option<String>,
@@ -176,7 +187,8 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
                 let endpoint: Endpoint = serde_json::from_str(endpoint.get()).unwrap_or_default();
                 let types = endpoint.event_types.join(" ");
                 let types = if out.csv() { types } else { short(&types, 40) };
-                table.row([endpoint.id, endpoint.account_id, endpoint.status, endpoint.url, types]);
+                let to = endpoint.queue.map_or(endpoint.url, |queue| format!("queue {queue}"));
+                table.row([endpoint.id, endpoint.account_id, endpoint.status, to, types]);
             }
             if table.is_empty() && !out.csv() {
                 out.hint("no endpoints yet; `hooklog endpoints create --account ACCOUNT URL` makes one");

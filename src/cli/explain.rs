@@ -8,7 +8,7 @@ use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::{Table, escape, short};
 use super::span::{since, spell};
-use super::wire::{Attempt, Delivery, Explanation, Page, host, seconds};
+use super::wire::{Attempt, Delivery, Explanation, Page, seconds};
 use hooklog_projections::time::Millis;
 
 /// Deliveries whose attempts are shown; an event may have a hundred.
@@ -68,7 +68,7 @@ async fn attempts(
     client: &Client,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let to = short(&host(&delivery.endpoint_url), 60);
+    let to = short(&delivery.to(), 60);
     let status = out.paint.status(&delivery.status);
     out.line(format!("{}  to {to}  {status}", escape(&delivery.id)))?;
     let target = Target::new(&["v1", "deliveries", &delivery.id, "attempts"]).with_some("at", at);

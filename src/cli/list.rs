@@ -15,7 +15,7 @@ use super::follow::Follower;
 use super::output::{Format, Output};
 use super::render::{Table, short};
 use super::span;
-use super::wire::{Delivery, Identified, Page, host, seconds};
+use super::wire::{Delivery, Identified, Page, seconds};
 
 /// Deliveries a table shows, unless told.
 const TABLE_ROWS: usize = 50;
@@ -39,6 +39,9 @@ pub struct Args {
     /// To this endpoint
     #[arg(long, value_name = "ENDPOINT")]
     pub(super) endpoint: Option<String>,
+    /// Of this worker queue
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["account", "endpoint"])]
+    pub(super) queue: Option<String>,
     /// Of this event type; a trailing * stands for anything
     #[arg(long = "type", value_name = "TYPE")]
     pub(super) event_type: Option<String>,
@@ -63,13 +66,6 @@ impl Args {
     }
 }
 
-impl Args {
-    /// Whether it ends.
-    pub fn is_finite(&self) -> bool {
-        !self.follow
-    }
-}
-
 /// Lists them.
 pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
     let limit = args.limit.unwrap_or(if whole(out) { usize::MAX } else { TABLE_ROWS });
@@ -77,7 +73,11 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     // Before the list is read: what happens meanwhile is heard of then.
     let place =
         if args.follow { Some(Follower::new(stream(&args)?, client).starting_now().await?) } else { None };
-    let accounts = match (&args.account, &args.endpoint) {
+    let queue = match &args.queue {
+        Some(queue) => Some(client.get::<Owned>(&Target::new(&["v1", "queues", queue])).await?.account_id),
+        None => None,
+    };
+    let accounts = match (args.account.as_ref().or(queue.as_ref()), &args.endpoint) {
         (Some(account), _) => vec![account.clone()],
         (None, Some(endpoint)) => vec![owner(endpoint, client).await?],
         (None, None) => accounts(client).await?,
@@ -259,6 +259,7 @@ fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {
     };
     let mut target = Target::new(&["v1", "deliveries"])
         .with_some("endpoint_id", args.endpoint.as_deref())
+        .with_some("queue", args.queue.as_deref())
         .with_some("event_type", args.event_type.as_deref())
         .with_some("since", moment(&args.since)?.as_deref())
         .with_some("until", moment(&args.until)?.as_deref());
@@ -274,7 +275,7 @@ fn row(delivery: &Delivery) -> [String; 9] {
         delivery.id.clone(),
         short(&delivery.event_id, ID_CHARS),
         short(&delivery.event_type, 32),
-        short(&host(&delivery.endpoint_url), 40),
+        short(&delivery.to(), 40),
         delivery.status.clone(),
         format!("{}/{}", delivery.tried, delivery.tries),
         short(&delivery.last(), 20),

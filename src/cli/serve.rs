@@ -3,25 +3,23 @@
 //! Never decides about deliveries; it runs those who do.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hooklog::api::ApiState;
 use hooklog::api::access::may_listen;
-use hooklog::api::serve::{self, Listeners, bind_unix};
+use hooklog::api::serve::{Listeners, Serving, SocketFile};
 use hooklog::clock::{Clock, SystemClock};
 use hooklog::notify::{Channel, Teller};
 use hooklog::store::Store;
 use hooklog_projections::time::Millis;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 
-use super::client::{self, SOCKET};
+use super::client;
 use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::progress::Progress;
@@ -30,7 +28,7 @@ use crate::config::{self, Config, Layer};
 /// What is in flight gets this long to end at a stop.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Requests to the API get this long to end after that.
-const FAREWELL: Duration = Duration::from_secs(1);
+pub const FAREWELL: Duration = Duration::from_secs(1);
 /// Between two looks whether a write is stuck.
 const WATCH: Duration = Duration::from_secs(1);
 /// Runs the server.
@@ -86,7 +84,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let address = listener.local_addr()?;
     let clock = SystemClock::start();
     let store = open(&config, clock.clone()).await?;
-    let (_socket_file, unix) = socket(&config.store.folder).unzip();
+    let (_socket_file, unix) = SocketFile::listen(&config.store.folder).unzip();
     config.api.listens_on = Some(address);
     let api = api(&store, &config);
     let first_key = api.first_operator_key().await;
@@ -121,13 +119,13 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
                 closed = store.close(DRAIN) => closed.map(|()| Exit::Fine).map_err(Failure::from),
                 () = stops.next() => return Ok(Exit::Interrupted),
             };
-            serving.stop().await;
+            serving.stop(FAREWELL).await;
             exit
         }
         Why::Ended => {
             // Requests under way hear that their outcome is unknown.
             let failure = store.close(Duration::ZERO).await.err().map(Failure::from);
-            serving.stop().await;
+            serving.stop(FAREWELL).await;
             Err(failure.unwrap_or_else(|| Failure::new(Exit::Failed, "the engine ended")))
         }
         Why::Stuck => {
@@ -170,48 +168,6 @@ impl Stops {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
         }
-    }
-}
-
-/// The socket's file in the store's folder; goes when this is dropped.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Only after the store was opened: its lock is ours then, so a socket that lies there is stale.
-fn socket(folder: &Path) -> Option<(SocketFile, UnixListener)> {
-    let path = folder.join(SOCKET);
-    match bind_unix(&path) {
-        Ok(listener) => Some((SocketFile(path), listener)),
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "no socket: commands reach this server by --url only");
-            None
-        }
-    }
-}
-
-/// Routes being served.
-pub struct Serving {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Serving {
-    /// Serves from now on.
-    pub fn start(listeners: Listeners, state: ApiState) -> Serving {
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(serve::serve(listeners, state, stop.clone()));
-        Serving { stop, task }
-    }
-
-    /// Takes no more, and lets answers under way end.
-    pub async fn stop(self) {
-        self.stop.cancel();
-        let _ = tokio::time::timeout(FAREWELL, self.task).await;
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Delivery {
     pub endpoint_id: String,
     /// Where to.
     pub endpoint_url: String,
+    /// Or to whose workers.
+    pub queue: Option<String>,
     /// pending, in_flight, delivered, dead, cancelled.
     pub status: String,
     /// Why a pending one does not leave.
@@ -193,6 +195,11 @@ pub struct BatchAnswer {
 }
 
 impl Delivery {
+    /// Where it goes: a host, or a queue.
+    pub fn to(&self) -> String {
+        self.queue.as_ref().map_or_else(|| host(&self.endpoint_url), |queue| format!("queue {queue}"))
+    }
+
     /// The newest attempt's end, in a word.
     pub fn last(&self) -> String {
         match &self.last_attempt {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hooklog::api::ApiOptions;
-use hooklog::api::serve::Listeners;
+use hooklog::api::serve::{Listeners, Serving};
 use hooklog::clock::{Chance, SystemChance, SystemClock};
 use hooklog::delivery::{Key, TextSecret, guard};
 use hooklog::engine::ServerPolicy;
@@ -21,7 +21,7 @@ use super::super::child::Child;
 use super::super::client::{Client, Target};
 use super::super::exit::{Exit, Failure};
 use super::super::receiver;
-use super::super::serve::{self, Serving};
+use super::super::serve;
 use super::hooks::{Hooks, MESSAGES};
 use crate::config::{Config, LISTEN};
 
@@ -145,7 +145,7 @@ impl Stage {
     /// Ends everything.
     pub async fn strike(self) -> Result<(), Failure> {
         self.store.close(DRAIN).await?;
-        self.serving.stop().await;
+        self.serving.stop(serve::FAREWELL).await;
         Ok(())
     }
 }
