@@ -12,7 +12,7 @@ use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints, Queues};
 use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
-use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, Owed};
+use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, InFlight, Owed};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact, StatusRange};
 use hooklog_projections::ids::{
@@ -357,7 +357,13 @@ impl View<'_> {
         let limit_and_one = limit.saturating_add(1);
         let mut walk =
             Walk { view: self, filter, limit: limit_and_one, rows: Vec::new(), seen: 0, last: None };
-        if filter.statuses == [Status::Dead] {
+        if let Some(few) = self.few(account, filter)? {
+            for seq in few.into_iter().filter(|seq| *seq < to) {
+                if walk.step(DeliveryKey { account, seq }, None)?.is_break() {
+                    break;
+                }
+            }
+        } else if filter.statuses == [Status::Dead] {
             self.walk_keys::<Dead>(account_prefix(account), to, |key| key, &mut walk)?;
         } else if let Some(endpoint) = filter.endpoint {
             let prefix = EndpointKey { account, endpoint }.bytes();
@@ -374,6 +380,47 @@ impl View<'_> {
         }
         let cut = last.filter(|_| seen >= SCAN_MAX);
         Ok(Page { rows, next: cut, searched_back_to: cut.map(|(_, at)| at) })
+    }
+
+    /// The deliveries that have one of the wanted statuses, newest first, where the tables of what waits and what is
+    /// out, or the counts, say so at once; `None` if that would be longer than a look through the history.
+    fn few(&self, account: AccountId, filter: &Filter) -> Result<Option<Vec<Seq>>, log::Error> {
+        let counts = self.counts(Some(account))?;
+        let count = |status: &Status| match status {
+            Status::Pending => counts.pending,
+            Status::InFlight => counts.in_flight,
+            Status::Delivered => counts.delivered,
+            Status::Dead => counts.dead,
+            Status::Cancelled => counts.cancelled,
+        };
+        let wanted = &filter.statuses;
+        let all: u64 = wanted.iter().map(count).sum();
+        if !wanted.is_empty() && all == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let open = |status: &Status| matches!(status, Status::Pending | Status::InFlight);
+        if wanted.is_empty() || !wanted.iter().all(open) || all > SCAN_MAX as u64 {
+            return Ok(None);
+        }
+        let mut few = Vec::new();
+        if wanted.contains(&Status::Pending) {
+            let prefix = match filter.endpoint {
+                Some(endpoint) => EndpointKey { account, endpoint }.bytes(),
+                None => account_prefix(account),
+            };
+            let to = [prefix.as_slice(), &[0xff; 33]].concat();
+            let bounds = (Bound::Included(prefix.as_slice()), Bound::Included(to.as_slice()));
+            let due = self.range::<Due>(bounds.0, bounds.1, Order::Ascending, SCAN_MAX)?;
+            few.extend(due.into_iter().map(|(key, ())| key.delivery));
+        }
+        if wanted.contains(&Status::InFlight) {
+            let (from, to) = account_bounds(account);
+            let bounds = (Bound::Included(from.as_slice()), Bound::Included(to.as_slice()));
+            let out = self.range::<InFlight>(bounds.0, bounds.1, Order::Ascending, SCAN_MAX)?;
+            few.extend(out.into_iter().map(|(key, ())| key.seq));
+        }
+        few.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(Some(few))
     }
 
     /// The first entry at or after a moment, or the one after the head; times in the log never go back, so it is found by halving.
