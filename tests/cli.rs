@@ -585,6 +585,10 @@ fn help_is_as_documented() {
         "cancel",
         "retry-now",
         "schedule",
+        "keys",
+        "keys create",
+        "portal link",
+        "audit",
         "status",
         "store",
         "demo",
@@ -631,4 +635,83 @@ fn secrets_are_rotated_and_shown_and_a_store_is_sealed_anew() {
     ran(on(&reveal).output().expect("it runs")).ends(12);
     let with_new = on(&reveal).arg("--json").env("HOOKLOG_MASTER_KEY_FILE", &new).output();
     assert_eq!(ran(with_new.expect("it runs")).ends(0).json()["secret"], secret["secret"]);
+}
+
+/// A server that wants keys, as a first start leaves it.
+#[test]
+fn keys_open_a_server_from_the_first_one_on() {
+    let folder = folder();
+    let store = folder.path().join("store");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--store", text(&store)]);
+    let start = |serve: &mut Command| {
+        let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        let url = line.trim().strip_prefix("hooklog listens on ").expect("its address").to_owned();
+        Server { url, child, _stdout: stdout }
+    };
+    let mut server = start(&mut serve);
+    let mut line = String::new();
+    server._stdout.read_line(&mut line).expect("a line");
+    let first = line.trim().strip_prefix("operator's key, shown only now: ").expect("a key").to_owned();
+    let first_file = file("first", &first);
+    let url = server.url.clone();
+    let with =
+        |key: &Path, args: &[&str]| hooklog(&[args, &["--url", &url, "--key-file", text(key)]].concat());
+    let none = hooklog(&["keys", "list", "--url", &url]).ends(4);
+    assert!(none.err.contains("HOOKLOG_KEY"), "{}", none.err);
+    let made = with(&first_file, &["accounts", "create", "Acme", "--json"]).ends(0).json();
+    let account = made["id"].as_str().expect("an id");
+    let create = [
+        "keys",
+        "create",
+        "--role",
+        "ingest",
+        "--account",
+        account,
+        "--label",
+        "checkout",
+        "--expires-in",
+        "90d",
+    ];
+    let made = with(&first_file, &[&create[..], &["--json"]].concat()).ends(0).json();
+    let (id, key) = (made["id"].as_str().expect("an id"), made["key"].as_str().expect("a key"));
+    let ingest = file("ingest", key);
+    let send = ["send", "--account", account, "--type", "a.b", "--data", "1"];
+    with(&ingest, &send).ends(0);
+    with(&ingest, &["keys", "list"]).ends(4);
+    // Whoever may open the store's folder needs none.
+    let listed = hooklog(&["keys", "list", "--store", text(&store)]).ends(0).out;
+    assert!(listed.contains(id) && listed.contains("checkout") && listed.contains("the first"), "{listed}");
+    assert!(!listed.contains(&key[34..]) && !listed.contains(&first[33..]), "{listed}");
+    let rotated = with(&first_file, &["keys", "rotate", id, "--overlap-hours", "0", "--json"]).ends(0).json();
+    let rotated = file("rotated", rotated["key"].as_str().expect("a key"));
+    with(&ingest, &send).ends(4);
+    with(&rotated, &send).ends(0);
+    let people = with(&first_file, &["keys", "revoke", id]).ends(0).out;
+    assert!(people.contains("ingest, revoked"), "{people}");
+    with(&rotated, &send).ends(4);
+    let link = with(&first_file, &["portal", "link", account]).ends(0).out;
+    assert!(link.starts_with(&format!("{url}/portal#hl_link_")), "{link}");
+    with(&first_file, &["accounts", "reveal", account, "--reason", "a ticket"]).ends(0);
+    let audit = with(&first_file, &["audit"]).ends(0).out;
+    for part in ["SecretRevealed", "reason=a ticket", "PortalLinkCreated", "ApiKeyRevoked", "ApiKeyRotated"] {
+        assert!(audit.contains(part), "{part}: {audit}");
+    }
+    let of_none = with(&first_file, &["audit", "--actor", "nobody", "--json"]).ends(0).json();
+    assert_eq!(of_none, serde_json::json!([]));
+    server.stop();
+    // The first key is made once.
+    let mut again = start(&mut serve);
+    again.signal(rustix::process::Signal::TERM);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut again._stdout, &mut rest).expect("its end");
+    assert_eq!(rest, "");
+    again.stop();
 }

@@ -37,10 +37,13 @@ enum Verb {
         /// Which
         id: String,
     },
-    /// Show the webhook secret; the server logs that it did
+    /// Show the webhook secret; the audit says who saw it
     Reveal {
         /// Which
         id: String,
+        /// Why, for the audit
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
 }
 
@@ -97,8 +100,9 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             let target = Target::new(&["v1", "accounts", &id, "secret", "rotate"]);
             show_secret(client.post(&target, &serde_json::Map::new()).await?, out)?;
         }
-        Verb::Reveal { id } => {
-            show_secret(client.get(&Target::new(&["v1", "accounts", &id, "secret"])).await?, out)?;
+        Verb::Reveal { id, reason } => {
+            let target = Target::new(&["v1", "accounts", &id, "secret"]);
+            show_secret(client.get(&target.with_some("reason", reason.as_deref())).await?, out)?;
         }
         Verb::List => {
             let accounts = whole_list(Target::new(&["v1", "accounts"]), client).await?;

@@ -60,10 +60,13 @@ enum Verb {
         #[arg(long, value_name = "HOURS")]
         overlap_hours: Option<u16>,
     },
-    /// Show the signing keys; the server logs that it did
+    /// Show the signing keys; the audit says who saw them
     Reveal {
         /// Which
         id: String,
+        /// Why, for the audit
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
 }
 
@@ -202,8 +205,9 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             let rotated = client.post(&target, &Rotation { overlap_hours }).await?;
             show_keys(rotated, out)?;
         }
-        Verb::Reveal { id } => {
-            let keys = client.get(&Target::new(&["v1", "endpoints", &id, "secret"])).await?;
+        Verb::Reveal { id, reason } => {
+            let target = Target::new(&["v1", "endpoints", &id, "secret"]);
+            let keys = client.get(&target.with_some("reason", reason.as_deref())).await?;
             show_keys(keys, out)?;
         }
         Verb::Resume { id } => change(&id, "resume", "active", Reason { reason: None }, client, out).await?,

@@ -3,6 +3,7 @@
 //! Never decides what happens to a delivery; that is the server's.
 
 mod accounts;
+mod audit;
 mod bench;
 mod bench_receiver;
 mod checker;
@@ -17,10 +18,12 @@ pub mod exit;
 mod explain;
 mod follow;
 mod forward;
+mod keys;
 mod list;
 mod listen;
 mod output;
 mod papers;
+mod portal;
 mod profile;
 mod progress;
 mod receiver;
@@ -93,6 +96,12 @@ enum Command {
     Listen(listen::Args),
     /// Check or make signatures
     Signature(signature::Args),
+    /// Make, list, rotate and revoke keys of the API
+    Keys(keys::Args),
+    /// A one-time link to a customer's pages
+    Portal(portal::Args),
+    /// Who administered what, and who saw which secret
+    Audit(audit::Args),
     /// How the server fares
     Status(status::Args),
     /// Check, rebuild or reseal a store
@@ -166,6 +175,15 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::RetryNow(args) => {
             asking(&args.to.clone(), async |client| deliveries::retry_now(args, client, out).await).await
+        }
+        Command::Keys(args) => {
+            asking(&args.to.clone(), async |client| keys::run(args, client, out).await).await
+        }
+        Command::Portal(args) => {
+            asking(&args.to.clone(), async |client| portal::run(args, client, out).await).await
+        }
+        Command::Audit(args) => {
+            asking(&args.to.clone(), async |client| audit::run(args, client, out).await).await
         }
         Command::Listen(args) => interruptible(listen::run(args, out)).await,
         Command::Signature(args) => signature::run(&args, out),
