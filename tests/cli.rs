@@ -378,7 +378,9 @@ fn every_end_has_its_code() {
     let args = ["tail", "--since", "1h", "--url", url];
     let mut tail = command(&args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
-    BufReader::new(tail.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    // Kept open: a reader that has gone ends it as well, and well.
+    let mut stdout = BufReader::new(tail.stdout.take().expect("a pipe"));
+    stdout.read_line(&mut line).expect("a line");
     let pid = rustix::process::Pid::from_child(&tail);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
     assert_eq!(tail.wait().expect("it ends").code(), Some(130), "{line}");
