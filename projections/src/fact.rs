@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Role, SecretHash};
+use crate::answer::{KeptAnswer, RequestHash};
 use crate::course::Course;
 use crate::ids::{
     AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, PortalLinkId, ReplayId, Seq,
@@ -413,6 +414,22 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
+    /// A request under an `Idempotency-Key` is about to be done.
+    RequestTaken {
+        /// Who asked under which key.
+        key: RequestHash,
+        /// What was asked.
+        request: RequestHash,
+        /// Older ones whose time is over.
+        forgets: Vec<RequestHash>,
+    },
+    /// A request under an `Idempotency-Key` has ended.
+    RequestEnded {
+        /// Who asked under which key.
+        key: RequestHash,
+        /// What was answered; `None`: nothing was done, the key is free again.
+        answer: Option<KeptAnswer>,
+    },
 }
 
 /// Which deliveries a bulk replay takes. All that is given must hold.
@@ -712,6 +729,8 @@ impl Fact {
             Fact::BulkReplayCancelled { .. } => "BulkReplayCancelled",
             Fact::BulkReplayEnded { .. } => "BulkReplayEnded",
             Fact::EndpointRemoved { .. } => "EndpointRemoved",
+            Fact::RequestTaken { .. } => "RequestTaken",
+            Fact::RequestEnded { .. } => "RequestEnded",
         }
     }
 }

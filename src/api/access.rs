@@ -25,7 +25,7 @@ use super::fields::{Fields, id};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::routes::{Door, right_of};
-use super::{ApiState, token};
+use super::{ApiState, idempotency, token};
 use crate::views::View;
 
 /// Characters of a token: fewer can be guessed.
@@ -261,7 +261,8 @@ impl FromRequestParts<Door> for ApiState {
 
     async fn from_request_parts(parts: &mut Parts, door: &Door) -> Result<ApiState, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
-        Ok(ApiState { caller, ..door.0.clone() })
+        let key = idempotency::key(&parts.headers)?;
+        Ok(ApiState { caller, key, ..door.0.clone() })
     }
 }
 
