@@ -193,7 +193,7 @@ fn c77_after_an_outage_what_is_overdue_goes_out_in_turns_and_a_restart_resets_no
             }
             out.values().copied().max().unwrap_or(0)
         };
-        // None has answered yet: one each, from the half that such endpoints share.
+        // None has answered yet: all are of the half that such endpoints share.
         assert_eq!((stage.out.len(), per_endpoint(&stage)), (32, 1), "half of the permits, in turns");
         let asked = stage.now;
         stage.enqueue("evt_new", "new.one", b"{}").unwrap();

@@ -6,6 +6,7 @@ use hooklog::engine::Command;
 use hooklog::views::query::Filter;
 use hooklog_projections::ids::{AccountId, DeliveryKey, Seq};
 use hooklog_projections::lifecycle::Status;
+use hooklog_projections::policy::Rollout;
 use hooklog_projections::time::Millis;
 use support::stage::Stage;
 
@@ -29,6 +30,7 @@ fn pages(stage: &Stage, filter: &Filter, limit: usize) -> Vec<Seq> {
 #[test]
 fn every_filter_finds_what_a_look_at_every_delivery_finds() {
     let mut stage = Stage::new();
+    stage.account(None, Rollout::On);
     stage.start();
     let good = stage.endpoint_with("good", "a.*", &["200"], |_| ());
     let paused = stage.endpoint_with("paused", "b.*", &["200"], |_| ());

@@ -27,13 +27,24 @@ pub struct Lane {
     pub failing_since: Option<Timestamp>,
     /// Failures since the last success.
     pub failures: u64,
-    /// Whether the last finished attempt ended before its time-out. Endpoints of which that cannot be said, new
-    /// ones among them, share a part of the permits.
-    pub prompt: bool,
+    /// What the last finished attempt says of how long the next will take.
+    pub pace: Pace,
     /// The newest failure.
     pub failed_at: Timestamp,
     /// Failures since the last success that say that the endpoint is down: no answer, or a 5xx.
     pub down: u32,
+}
+
+/// How soon an endpoint answers, by its last finished attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pace {
+    /// It has had none yet.
+    #[default]
+    Unknown,
+    /// It ended before its time-out.
+    Prompt,
+    /// It timed out.
+    Slow,
 }
 
 impl Table for Lanes {
@@ -58,7 +69,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         Fact::Enqueued { .. } | Fact::Replayed { .. } => lane.waiting += 1,
         // A person who resumes it wants to see: it starts afresh.
         Fact::EndpointResumed { .. } => {
-            (lane.failing_since, lane.failures, lane.down, lane.prompt) = (None, 0, 0, false);
+            (lane.failing_since, lane.failures, lane.down, lane.pace) = (None, 0, 0, Pace::Unknown);
             lane.gate_until = Timestamp(0);
         }
         Fact::EndpointGated { until, .. } => lane.gate_until = lane.gate_until.max(*until),
@@ -71,7 +82,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             lane.failing_since = None;
             lane.failures = 0;
             lane.down = 0;
-            lane.prompt = true;
+            lane.pace = Pace::Prompt;
         }
         Fact::Failed { counted, failure, .. } => {
             lane.in_flight = lane.in_flight.wrapping_sub(1);
@@ -79,7 +90,10 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
                 lane.failures += 1;
                 lane.failing_since = lane.failing_since.or(Some(entry.at));
                 lane.failed_at = entry.at;
-                lane.prompt = !matches!(failure, Failure::Error { class: ErrorClass::Timeout, .. });
+                lane.pace = match failure {
+                    Failure::Error { class: ErrorClass::Timeout, .. } => Pace::Slow,
+                    _ => Pace::Prompt,
+                };
                 lane.down = match failure {
                     Failure::Error { class: ErrorClass::NotSent | ErrorClass::Worker, .. } => lane.down,
                     Failure::Answered(response) if response.status < 500 => 0,

@@ -32,7 +32,7 @@ use hooklog_projections::answer::RequestHash;
 use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, Entry, Fact, Of, Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
-use hooklog_projections::lane::Lanes;
+use hooklog_projections::lane::{Lanes, Pace};
 use hooklog_projections::lifecycle::{Delivery, Illegal};
 use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{Key, Tables};
@@ -471,10 +471,14 @@ impl Engine {
         };
         Ok(LaneLimits {
             target: Target::of(endpoint.as_ref().map_or("", |row| &row.settings.url)),
-            in_flight_max: endpoint.as_ref().map_or(1, |row| row.settings.in_flight_max),
+            // Who did not answer in time is asked by one request only.
+            in_flight_max: match lane.pace {
+                Pace::Slow => 1,
+                _ => endpoint.as_ref().map_or(1, |row| row.settings.in_flight_max),
+            },
             held: endpoint.as_ref().is_none_or(|row| row.hold.is_some()),
             gate_until: lane.gate_until,
-            slow: !lane.prompt,
+            slow: lane.pace != Pace::Prompt,
             breaker,
             rate_per_second: endpoint.and_then(|row| row.settings.rate_per_second),
         })

@@ -43,8 +43,8 @@ pub struct LaneLimits {
     pub held: bool,
     /// Nothing is sent before.
     pub gate_until: Timestamp,
-    /// Its last attempt timed out, or it never had one: one permit, from the shared half. Else ten thousand
-    /// endpoints that all hang from their first request on would have every permit.
+    /// Its last attempt timed out, or it never had one: its permits are of the half that all such endpoints share.
+    /// Else ten thousand endpoints that all hang from their first request on would have every permit.
     pub slow: bool,
     /// It seems to be down: single probes until one succeeds.
     pub breaker: Option<Breaker>,
@@ -142,7 +142,7 @@ enum Ready {
 
 impl Lane {
     fn ready(&self, now: Timestamp) -> Ready {
-        if self.limits.held || self.in_flight >= self.permits() {
+        if self.limits.held || self.in_flight >= self.limits.in_flight_max {
             return Ready::Not;
         }
         // What lies behind the horizon is due no sooner than it.
@@ -153,10 +153,6 @@ impl Lane {
             at = at.max(probe.min(due + breaker.hold_max));
         }
         if at <= now { Ready::Now } else { Ready::At(at) }
-    }
-
-    fn permits(&self) -> u32 {
-        if self.limits.slow { 1 } else { self.limits.in_flight_max }
     }
 
     /// The millisecond in which the rate lets a request begin; several may fall into one.
@@ -298,7 +294,7 @@ impl Scheduler {
         let room = self.in_flight + ready < self.limits.in_flight_max;
         let room = room && (!limits.slow || self.slow_ring.len() < slow_free);
         let lane = self.lane(endpoint, limits, now);
-        let free = room && !limits.held && limits.gate_until <= now && lane.in_flight < lane.permits();
+        let free = room && !limits.held && limits.gate_until <= now && lane.in_flight < limits.in_flight_max;
         let open = lane.limits.breaker.is_none() && lane.rate_at() <= now;
         let fits = free && open && lane.page.is_empty() && lane.horizon.is_none();
         let fits = fits && self.targets.is_free(limits.target);

@@ -92,7 +92,7 @@ fn nothing_leaves_before_it_is_due_nor_through_a_gate_or_a_pause() {
 fn slow_endpoints_share_half_of_the_permits() {
     let mut scheduler = Scheduler::new(at_most(10), Timestamp(0));
     let mut disk = Disk::default();
-    let slow = LaneLimits { slow: true, ..open() };
+    let slow = LaneLimits { slow: true, in_flight_max: 1, ..open() };
     for n in 1..=20 {
         for seq in 0..3 {
             let entry = (Timestamp(1), Seq(n as u64 * 10 + seq));
@@ -114,7 +114,7 @@ fn endpoints_that_hang_from_their_first_request_on_leave_half_of_the_permits() {
     let now = Timestamp(5);
     let at_once = (1..=20).filter(|n| scheduler.reserve(endpoint(*n), untried, now)).count();
     assert_eq!(at_once, 5);
-    assert!(!scheduler.reserve(endpoint(1), untried, now), "it has its one permit");
+    assert!(!scheduler.reserve(endpoint(1), untried, now), "the half is taken");
     for n in 1..=20 {
         scheduler.handle_waiting(endpoint(n), untried, (now, Seq(n as u64)), now);
     }
@@ -270,7 +270,7 @@ struct Model {
 impl Model {
     /// When time alone lets its oldest entry go; `None` if something must happen first.
     fn runs_at(&self, oldest: Option<DueEntry>) -> Option<Timestamp> {
-        let permits = if self.limits.slow { 1 } else { self.limits.in_flight_max };
+        let permits = self.limits.in_flight_max;
         let (due, _) = oldest.filter(|_| !self.limits.held && self.in_flight < permits)?;
         let at = due.max(self.limits.gate_until).max(Timestamp(self.rate_at_us / 1000));
         Some(match self.limits.breaker {
