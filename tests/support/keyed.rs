@@ -1,5 +1,5 @@
 //! The API over a real store in a folder of its own, asked with keys; the clock that judges keys stands still
-//! until it is told otherwise. Stands in for: customers, support and operators. Nothing is sent.
+//! until it is told otherwise. Stands in for: customers, support and operators. Only receivers on loopback are reached.
 #![allow(dead_code)]
 
 use std::sync::Arc;
@@ -76,10 +76,12 @@ impl World {
     pub async fn with(options: ApiOptions) -> World {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = ManualClock::at(SystemClock::start().now());
-        let options_of_store = Options::new(folder.path());
+        let allow = vec!["127.0.0.1".parse().expect("a line")];
+        let guard = Policy { allow, allow_http: true, ..Policy::default() };
+        let options_of_store = Options { guard: guard.clone(), ..Options::new(folder.path()) };
         let store = Store::open(options_of_store, clock.clone(), true, &mut |_, _| {}).expect("a store");
         let (handle, master) = (store.handle().clone(), store.master().clone());
-        let state = ApiState::new(handle, master, clock.clone(), Policy::default(), options);
+        let state = ApiState::new(handle, master, clock.clone(), guard, options);
         World { app: router(state.clone()), local: router(state.local()), clock, store, state, folder }
     }
 
