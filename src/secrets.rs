@@ -69,6 +69,11 @@ pub enum Purpose {
         /// Which key.
         key: KeyId,
     },
+    /// The kept answer to a request under an `Idempotency-Key`.
+    Answer {
+        /// Hash of who asked under which key.
+        key: [u8; 32],
+    },
 }
 
 /// Why there is no master key, or why it does not open something. No variant holds a secret.
@@ -320,6 +325,10 @@ impl Purpose {
                 out.push(4);
                 out.extend_from_slice(&account.to_bytes());
                 out.extend_from_slice(&endpoint.to_bytes());
+            }
+            Purpose::Answer { key } => {
+                out.push(5);
+                out.extend_from_slice(key);
             }
         }
         out

@@ -77,6 +77,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::Cancelled { .. }
         | Fact::BulkReplayAdvanced { .. }
         | Fact::BulkReplayEnded { .. }
+        | Fact::RequestTaken { .. }
+        | Fact::RequestEnded { .. }
         | Fact::OwnerTold { .. } => None,
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Role, SecretHash};
+use crate::answer::{KeptAnswer, RequestHash};
 use crate::course::Course;
 use crate::ids::{
     AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, KeyId, PortalLinkId, ReplayId, Seq,
@@ -427,6 +428,22 @@ pub enum Fact {
         /// Signs `X-Ledger-Signature` from now on, in place of the account's; `None`: the account's does.
         secret: Option<Sealed>,
     },
+    /// A request under an `Idempotency-Key` is about to be done.
+    RequestTaken {
+        /// Who asked under which key.
+        key: RequestHash,
+        /// What was asked.
+        request: RequestHash,
+        /// Older ones whose time is over.
+        forgets: Vec<RequestHash>,
+    },
+    /// A request under an `Idempotency-Key` has ended.
+    RequestEnded {
+        /// Who asked under which key.
+        key: RequestHash,
+        /// What was answered; `None`: nothing was done, the key is free again.
+        answer: Option<KeptAnswer>,
+    },
 }
 
 /// Which deliveries a bulk replay takes. All that is given must hold.
@@ -727,6 +744,8 @@ impl Fact {
             Fact::BulkReplayEnded { .. } => "BulkReplayEnded",
             Fact::EndpointRemoved { .. } => "EndpointRemoved",
             Fact::EndpointSecretChanged { .. } => "EndpointSecretChanged",
+            Fact::RequestTaken { .. } => "RequestTaken",
+            Fact::RequestEnded { .. } => "RequestEnded",
         }
     }
 }

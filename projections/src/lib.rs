@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod access;
 pub mod account;
+pub mod answer;
 pub mod audit;
 pub mod change;
 pub mod counts;
@@ -51,6 +52,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
     replay::fold(tables, entry).map_err(FoldError::Rows)?;
+    answer::fold(tables, entry).map_err(FoldError::Rows)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
 }
 
@@ -62,7 +64,7 @@ pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::E
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 23] = [
+pub const TABLES: [(&str, Cadence); 24] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -86,6 +88,7 @@ pub const TABLES: [(&str, Cadence); 23] = [
     named::<delivery::DeadGroups>(),
     named::<replay::Replays>(),
     named::<replay::Running>(),
+    named::<answer::Requests>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

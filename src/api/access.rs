@@ -27,7 +27,7 @@ use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::routes::{Door, right_of};
 use super::sessions::Session;
-use super::{ApiState, portal, token};
+use super::{ApiState, idempotency, portal, token};
 use crate::views::View;
 
 /// Characters of a token: fewer can be guessed.
@@ -269,7 +269,8 @@ impl FromRequestParts<Door> for ApiState {
 
     async fn from_request_parts(parts: &mut Parts, door: &Door) -> Result<ApiState, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
-        Ok(ApiState { caller, ..door.0.clone() })
+        let key = idempotency::key(&parts.headers)?;
+        Ok(ApiState { caller, key, ..door.0.clone() })
     }
 }
 

@@ -9,10 +9,10 @@ use hooklog_projections::ids::{AccountId, EndpointId, EventId};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::value::RawValue;
 
-use super::ApiState;
 use super::fields::{Bad, Fields, bad, id, number, parse};
 use super::policies::moment;
 use super::problem::{Kind, Problem};
+use super::{ApiState, idempotency};
 use crate::clock::{Chance, SystemChance};
 use crate::engine::Enqueue;
 use crate::engine::command::body_ref;
@@ -37,8 +37,8 @@ pub(super) struct About {
     pub endpoint: Option<EndpointId>,
 }
 
-/// Reads one event.
-pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Problem> {
+/// Reads one event, the `nth` of its request.
+pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result<Enqueue, Problem> {
     let now = api.now();
     let account = api.account_member(&mut fields)?;
     let event = fields.optional("id", id::<EventId>);
@@ -66,7 +66,7 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Pr
     };
     fits(api, data.get().len())?;
     let about = About { account, event, event_type, deliver_at, max_tries, expire_at, endpoint };
-    Ok(enqueue(api, about, "application/json", |id, event_type| {
+    Ok(enqueue(api, about, nth, "application/json", |id, event_type| {
         let data = data.get();
         let mut body = String::with_capacity(data.len() + id.len() + event_type.len() + 32);
         // Neither id nor type has a character that JSON escapes.
@@ -80,16 +80,20 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>) -> Result<Enqueue, Pr
 /// An event whose body is the producer's own bytes.
 pub(super) fn raw(api: &ApiState, about: About, content_type: &str, body: Bytes) -> Result<Enqueue, Problem> {
     fits(api, body.len())?;
-    Ok(enqueue(api, about, content_type, |_, _| body))
+    Ok(enqueue(api, about, 0, content_type, |_, _| body))
 }
 
 fn enqueue(
     api: &ApiState,
     about: About,
+    nth: usize,
     content_type: &str,
     body: impl FnOnce(&str, &str) -> Bytes,
 ) -> Enqueue {
-    let event = about.event.unwrap_or_else(|| EventId::drawn(drawn(api.now(), &mut SystemChance)));
+    let event = about.event.unwrap_or_else(|| match &api.key {
+        Some(key) => idempotency::event_id(api, key, nth),
+        None => EventId::drawn(drawn(api.now(), &mut SystemChance)),
+    });
     let body = Body { salt: SystemChance.bytes(), bytes: body(event.as_str(), &about.event_type) };
     Enqueue {
         account: about.account,

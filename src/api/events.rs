@@ -23,7 +23,7 @@ use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
 use super::wire::{DeliveryRef, Sight, timeline_entry};
-use super::{ApiState, unexpected};
+use super::{ApiState, idempotency, unexpected};
 use crate::engine::{Answer, Command, Enqueue, Scope};
 use crate::explain::{Explanation, explain_event};
 use crate::log::BodySlot;
@@ -53,9 +53,9 @@ pub(super) struct AcceptedOut {
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let body = json_body(request, api.event_bytes_max()).await?;
-    let enqueue = envelope::read(&api, Fields::read(&body)?)?;
+    let enqueue = envelope::read(&api, Fields::read(&body)?, 0)?;
     let (status, out) = accept(&api, enqueue).await?;
-    respond(status, &out)
+    respond(&api, status, &out)
 }
 
 pub(super) async fn raw(api: ApiState, request: Request) -> Result<Response, Problem> {
@@ -73,7 +73,7 @@ pub(super) async fn raw(api: ApiState, request: Request) -> Result<Response, Pro
     let about =
         About { account, event, event_type, deliver_at: None, max_tries: None, expire_at: None, endpoint };
     let (status, out) = accept(&api, envelope::raw(&api, about, &content_type, body)?).await?;
-    respond(status, &out)
+    respond(&api, status, &out)
 }
 
 /// Every event is asked for by itself; the engine commits them together.
@@ -95,7 +95,8 @@ pub(super) async fn batch(
     fields.finish()?;
     let events = events.unwrap_or_default().into_iter().enumerate();
     let results = join_all(events.map(|(at, event)| {
-        let read = Fields::of(event, format!("/events/{at}")).and_then(|fields| envelope::read(&api, fields));
+        let read =
+            Fields::of(event, format!("/events/{at}")).and_then(|fields| envelope::read(&api, fields, at));
         let api = &api;
         async move {
             match read {
@@ -121,9 +122,10 @@ fn with_status(status: StatusCode, value: &impl Serialize) -> Value {
     value
 }
 
-pub(super) fn respond(status: StatusCode, out: &AcceptedOut) -> Result<Response, Problem> {
+pub(super) fn respond(api: &ApiState, status: StatusCode, out: &AcceptedOut) -> Result<Response, Problem> {
     let location = format!("/v1/events/{}?account_id={}", out.id, out.account_id);
-    Ok(([(LOCATION, location)], json(status, out)?).into_response())
+    let response = ([(LOCATION, location)], json(status, out)?).into_response();
+    Ok(idempotency::marked(api, out.duplicate, response))
 }
 
 /// Takes one event in; what it answers is durable.

@@ -27,6 +27,7 @@ mod explain;
 mod failures;
 mod fields;
 mod health;
+mod idempotency;
 mod keys;
 mod limits;
 mod policies;
@@ -133,6 +134,8 @@ pub struct ApiState {
     local: bool,
     /// Who asks; nobody outside of a request.
     caller: Caller,
+    /// The request's `Idempotency-Key`.
+    key: Option<String>,
 }
 
 struct Shared {
@@ -176,7 +179,7 @@ impl ApiState {
             last_used: Default::default(),
             changing: Mutex::default(),
         };
-        ApiState { shared: Arc::new(shared), local: false, caller: Caller::nobody() }
+        ApiState { shared: Arc::new(shared), local: false, caller: Caller::nobody(), key: None }
     }
 
     /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if

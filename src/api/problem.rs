@@ -55,6 +55,8 @@ catalogue! {
     BadCursor = BAD_REQUEST, "bad-cursor", "The cursor does not fit";
     /// The request breaks HTTP or never came whole.
     BadRequest = BAD_REQUEST, "bad-request", "The request could not be read";
+    /// An `Idempotency-Key` that is none.
+    BadKey = BAD_REQUEST, "bad-idempotency-key", "The Idempotency-Key does not fit";
     /// No token, or a wrong one.
     Unauthorized = UNAUTHORIZED, "unauthorized", "A credential is needed";
     /// The credential may not do this.
@@ -77,6 +79,10 @@ catalogue! {
     AlreadySo = CONFLICT, "already-so", "It is so already";
     /// The newest signing key cannot be retired.
     NewestKey = CONFLICT, "newest-key", "The newest key cannot be retired";
+    /// The same request is being done under its key.
+    KeyInUse = CONFLICT, "idempotency-key-in-use", "The request is being done";
+    /// The key was used for another request.
+    KeyReused = UNPROCESSABLE_ENTITY, "idempotency-key-reused", "The Idempotency-Key was used for another request";
     /// The endpoint is disabled.
     Disabled = CONFLICT, "endpoint-disabled", "The endpoint is disabled";
     /// The endpoint was removed.
@@ -280,6 +286,8 @@ impl From<Rejection> for Problem {
             Rejection::KeyRevoked => Kind::AlreadySo,
             Rejection::AccountExists | Rejection::QueueExists { .. } | Rejection::QueueFixed => Kind::Exists,
             Rejection::LeaseOver => Kind::LeaseOver,
+            Rejection::KeyReused => Kind::KeyReused,
+            Rejection::KeyInUse => Kind::KeyInUse,
             Rejection::Disabled { .. } => Kind::Disabled,
             Rejection::Removed { .. } => Kind::Removed,
             Rejection::ReplayNotThere { .. } => Kind::ReplayNotThere,

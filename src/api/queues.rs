@@ -97,7 +97,7 @@ pub(super) async fn enqueue(
         endpoint: Some(key.endpoint),
     };
     let (status, out) = accept(&api, envelope::raw(&api, about, "application/json", payload)?).await?;
-    respond(status, &out)
+    respond(&api, status, &out)
 }
 
 /// Waits for jobs, as long as it is asked to.

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
-use super::{ApiState, access};
+use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
 use crate::ids::drawn;
 
@@ -37,8 +37,15 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
     let response = match access::admit(&api, &request) {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+            request.extensions_mut().insert(caller.clone());
+            let answered = async {
+                if idempotency::wanted(&request) {
+                    idempotency::once(ApiState { caller, ..api.clone() }, request, next).await
+                } else {
+                    next.run(request).await
+                }
+            };
+            AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
                 tracing::error!(request = %id.0, "a handler panicked");
                 Problem::of_status(StatusCode::INTERNAL_SERVER_ERROR).into_response()
             })

@@ -1,5 +1,6 @@
 //! What may be asked of the engine, what it answers, and why it refuses. Never knows HTTP or a command line.
 
+use hooklog_projections::answer::{KeptAnswer, RequestHash};
 use hooklog_projections::fact::{
     AccountSettings, BodyRef, BulkFilter, DisabledReason, EndpointSettings, Routing, Sealed, SigningKey,
 };
@@ -199,6 +200,20 @@ pub enum Command {
         /// Which.
         id: ReplayId,
     },
+    /// Take a request that is asked under an `Idempotency-Key`, unless it was taken before.
+    TakeRequest {
+        /// Who asks under which key.
+        key: RequestHash,
+        /// What is asked.
+        request: RequestHash,
+    },
+    /// Such a request has ended.
+    EndRequest {
+        /// Who asked under which key.
+        key: RequestHash,
+        /// What was answered; `None`: nothing was done.
+        answer: Option<KeptAnswer>,
+    },
     /// Remove an endpoint for good.
     RemoveEndpoint {
         /// Which.
@@ -322,6 +337,8 @@ pub enum Answer {
         /// Of which delivery.
         delivery: DeliveryKey,
     },
+    /// What the same request was answered before.
+    Before(KeptAnswer),
     /// A bulk replay went on.
     Stepped {
         /// How many start again.
@@ -426,6 +443,15 @@ pub enum Rejection {
         /// As it is.
         state: &'static str,
     },
+    /// The `Idempotency-Key` was used for another request.
+    #[error("the Idempotency-Key was used for another request in the last 24 hours; use a new one")]
+    KeyReused,
+    /// The same request is being done, or its outcome was lost.
+    #[error(
+        "this request is being done under its Idempotency-Key, or the server stopped while it was: ask again in a \
+         moment; if it stays so, look whether it was done, and use a new key if not"
+    )]
+    KeyInUse,
     /// The endpoint is disabled: what is sent again would wait behind that.
     #[error("{endpoint} is disabled: resume it first, then replay")]
     Disabled {

@@ -18,6 +18,7 @@ mod outcome;
 mod queues;
 mod recover;
 mod replay;
+pub mod requests;
 mod reseal;
 pub mod server_policy;
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
+use hooklog_projections::answer::RequestHash;
 use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, Entry, Fact, Of, Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
@@ -185,6 +187,8 @@ pub struct Engine {
     alone: VecDeque<Start>,
     /// One of them is out.
     suspect_out: bool,
+    /// Requests under a key, oldest first.
+    requests: VecDeque<(Timestamp, RequestHash)>,
     /// Removed endpoints for which something may wait yet.
     removed: BTreeSet<EndpointKey>,
     batch: Batch,
@@ -354,6 +358,8 @@ impl Engine {
             }
             Command::StepBulkReplay(step) => self.step_bulk(step),
             Command::CancelBulkReplay { account, id } => self.cancel_bulk(actor, account, id),
+            Command::TakeRequest { key, request } => self.take_request(actor, key, request),
+            Command::EndRequest { key, answer } => self.end_request(actor, key, answer),
             Command::RemoveEndpoint { key, reason } => self.remove_endpoint(actor, key, reason),
             Command::OwnerTold { key, deliveries, channel } => {
                 self.record(actor, Fact::OwnerTold { key, deliveries, channel })?;

@@ -98,6 +98,7 @@ impl Engine {
         let mut engine = Engine::take_up(log, master, policy, now)?;
         engine.release_interrupted()?;
         engine.find_backlog()?;
+        engine.find_requests()?;
         Ok(engine)
     }
 
@@ -141,6 +142,7 @@ impl Engine {
             alone: Default::default(),
             suspect_out: false,
             removed: Default::default(),
+            requests: Default::default(),
             batch: Batch::default(),
             settled_at: row.upto,
             sending: false,

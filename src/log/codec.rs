@@ -44,6 +44,7 @@ mod tests {
     use std::path::Path;
 
     use hooklog_projections::access::{Role, SecretHash};
+    use hooklog_projections::answer::{KeptAnswer, RequestHash};
     use hooklog_projections::course::Course;
     use hooklog_projections::fact::{
         AccountSettings, BodyRef, BulkFilter, BulkOf, DeadReason, DisabledReason, Ended, EndpointSettings,
@@ -76,6 +77,7 @@ mod tests {
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
         ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
         BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved EndpointSecretChanged
+        RequestTaken RequestEnded
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -282,6 +284,19 @@ mod tests {
             Fact::BulkReplayEnded { id: ReplayId(9), account, replayed: 39, skipped: 2 },
             Fact::EndpointRemoved { key, reason: "moved away".into() },
             Fact::EndpointSecretChanged { key, secret: Some(Sealed(vec![1, 2, 7])) },
+            Fact::RequestTaken {
+                key: RequestHash([7; 32]),
+                request: RequestHash([8; 32]),
+                forgets: vec![RequestHash([9; 32])],
+            },
+            Fact::RequestEnded {
+                key: RequestHash([7; 32]),
+                answer: Some(KeptAnswer {
+                    status: 201,
+                    headers: vec![("location".into(), "/v1/accounts/acct_1".into())],
+                    body: Sealed(vec![1, 2, 7]),
+                }),
+            },
         ]
     }
 
