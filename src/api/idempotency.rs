@@ -80,6 +80,7 @@ pub(super) fn wanted(request: &Request) -> bool {
         || path == "/internal/webhooks/dispatch"
         || path.starts_with("/v1/queues/")
         || path.starts_with("/v1/leases/")
+        || path.starts_with("/portal/")
         || path.starts_with("/v1/store/")
         || path == "/v1/verify";
     request.method() == Method::POST
