@@ -138,11 +138,11 @@ async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let folder = tempfile::tempdir()?;
     let receiver = Child::start(["bench-receiver"]).await?;
     let permits = (2 * args.hanging + PERMITS_BESIDE).to_string();
-    let more: &[&str] = if args.hanging > 0 {
-        &["--in-flight-max", &permits, "--target-in-flight-max", &permits]
-    } else {
-        &[]
-    };
+    // One account brings all of it, and all endpoints are of one receiver.
+    let mut more = vec!["--events-per-minute", "100000000"];
+    if args.hanging > 0 {
+        more.extend(["--in-flight-max", &permits, "--target-in-flight-max", &permits]);
+    }
     let server = Child::serve(&folder.path().join("store"), &more).await?;
     let bench = Bench::set(args, &server, &receiver).await?;
     let (mut burst, mut beside, mut growth) = (None, None, None);
