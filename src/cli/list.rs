@@ -67,17 +67,18 @@ impl Args {
 }
 
 /// Lists them.
-pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+pub async fn run(mut args: Args, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    if let Some(queue) = &args.queue {
+        // A queue is an endpoint of one account: a list that is followed is of nothing else.
+        let queue: Queue = client.get(&Target::new(&["v1", "queues", queue])).await?;
+        (args.account, args.endpoint) = (Some(queue.account_id), Some(queue.id));
+    }
     let limit = args.limit.unwrap_or(if whole(out) { usize::MAX } else { TABLE_ROWS });
     let filter = filter(&args, whole(out))?;
     // Before the list is read: what happens meanwhile is heard of then.
     let place =
         if args.follow { Some(Follower::new(stream(&args)?, client).starting_now().await?) } else { None };
-    let queue = match &args.queue {
-        Some(queue) => Some(client.get::<Owned>(&Target::new(&["v1", "queues", queue])).await?.account_id),
-        None => None,
-    };
-    let accounts = match (args.account.as_ref().or(queue.as_ref()), &args.endpoint) {
+    let accounts = match (&args.account, &args.endpoint) {
         (Some(account), _) => vec![account.clone()],
         (None, Some(endpoint)) => vec![owner(endpoint, client).await?],
         (None, None) => accounts(client).await?,
@@ -259,7 +260,6 @@ fn filter(args: &Args, whole: bool) -> Result<Target, Failure> {
     };
     let mut target = Target::new(&["v1", "deliveries"])
         .with_some("endpoint_id", args.endpoint.as_deref())
-        .with_some("queue", args.queue.as_deref())
         .with_some("event_type", args.event_type.as_deref())
         .with_some("since", moment(&args.since)?.as_deref())
         .with_some("until", moment(&args.until)?.as_deref());
@@ -298,6 +298,12 @@ fn identified(item: &RawValue) -> Option<String> {
 pub async fn owner(endpoint: &str, client: &Client) -> Result<String, Failure> {
     let owned: Owned = client.get(&Target::new(&["v1", "endpoints", endpoint])).await?;
     Ok(owned.account_id)
+}
+
+#[derive(Deserialize)]
+struct Queue {
+    id: String,
+    account_id: String,
 }
 
 #[derive(Deserialize)]
