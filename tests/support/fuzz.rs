@@ -30,8 +30,11 @@ use hooklog_projections::time::Timestamp;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+/// What one input does; it panics where a promise is broken.
+pub type Body = fn(&[u8]);
+
 /// Every body, by name.
-pub const ALL: [(&str, fn(&[u8])); 7] = [
+pub const ALL: [(&str, Body); 7] = [
     ("retry_after", retry_after),
     ("url_guard", url_guard),
     ("address_judge", address_judge),
