@@ -5,11 +5,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Entry, Fact, Failure};
+use crate::fact::{Entry, Fact, Failure, Response};
 use crate::ids::EndpointKey;
 use crate::policy::ErrorClass;
 use crate::tables::{Cadence, Table, Tables};
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
+
+/// Who takes this long holds a permit that others could use, whatever comes of it: a success whose body drips until
+/// the time-out, a failure at the last moment, a name or a connection that never comes (5 s each).
+pub const PROMPT: Millis = Millis::from_secs(5);
 
 /// The lanes by endpoint.
 pub struct Lanes;
@@ -41,10 +45,16 @@ pub enum Pace {
     /// It has had none yet.
     #[default]
     Unknown,
-    /// It ended before its time-out.
+    /// It ended within [`PROMPT`], and before its time-out.
     Prompt,
-    /// It timed out.
+    /// It took longer.
     Slow,
+}
+
+impl Pace {
+    fn of(took: Millis) -> Pace {
+        if took < PROMPT { Pace::Prompt } else { Pace::Slow }
+    }
 }
 
 impl Table for Lanes {
@@ -77,12 +87,12 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             lane.waiting = lane.waiting.wrapping_sub(1);
             lane.in_flight += 1;
         }
-        Fact::Delivered { .. } => {
+        Fact::Delivered { response, .. } => {
             lane.in_flight = lane.in_flight.wrapping_sub(1);
             lane.failing_since = None;
             lane.failures = 0;
             lane.down = 0;
-            lane.pace = Pace::Prompt;
+            lane.pace = Pace::of(response.took);
         }
         Fact::Failed { counted, failure, .. } => {
             lane.in_flight = lane.in_flight.wrapping_sub(1);
@@ -92,7 +102,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
                 lane.failed_at = entry.at;
                 lane.pace = match failure {
                     Failure::Error { class: ErrorClass::Timeout, .. } => Pace::Slow,
-                    _ => Pace::Prompt,
+                    Failure::Error { took, .. } | Failure::Answered(Response { took, .. }) => Pace::of(*took),
                 };
                 lane.down = match failure {
                     Failure::Error { class: ErrorClass::NotSent | ErrorClass::Worker, .. } => lane.down,

@@ -486,6 +486,8 @@ impl Stage {
         let script = self.scripts.get(&attempt.endpoint.endpoint).and_then(|script| script.front());
         let took = match script.map(String::as_str).filter(|_| self.receiver.is_none()) {
             Some("timeout") => Millis(10_000),
+            Some("drips") => Millis(9_000),
+            Some("black-hole") => Millis(5_000),
             Some("hang") => Millis(u64::MAX / 4),
             _ => self.latency,
         };
@@ -816,6 +818,11 @@ pub fn outcome(word: &str) -> Outcome {
     let result = match word {
         "timeout" | "hang" => Err(Fault::new(ErrorClass::Timeout, "no answer within 10 s")),
         "refused" => Err(Fault::new(ErrorClass::Connect, "connection refused")),
+        // A whole head, then a body that comes byte by byte; and an address that swallows everything.
+        "drips" => return Outcome::of(heard(200, Vec::new()), Millis(9_000)),
+        "black-hole" => {
+            return Outcome::of(Err(Fault::new(ErrorClass::Connect, "no connection")), Millis(5_000));
+        }
         status => match status.split_once('/') {
             Some((status, after)) => heard(number(status), vec![("retry-after", after.to_owned())]),
             None => heard(number(status), Vec::new()),
