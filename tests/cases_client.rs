@@ -106,6 +106,30 @@ async fn c43_endless_answers_hold_nobody_up() {
     assert_eq!(gushing.open(), gushing.connections() - 25, "what is not read to its end is closed");
 }
 
+/// Interim answers, zeros before a chunk's size, trailers: neither a head nor a body, and as much as there is time.
+/// Each ends after so many bytes, not after so much time: else a few receivers would keep a processor busy.
+#[tokio::test]
+async fn c43_what_is_neither_head_nor_body_ends_too() {
+    let endless = |text: &str| Step::Endless(text.repeat(1_000).into_bytes());
+    let interim = exchange(vec![endless("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")]).await;
+    assert!(interim.took < Millis(LONG.as_millis() as u64), "{interim:?}");
+    let fault = failed(interim);
+    assert_eq!(
+        (fault.class, fault.detail.as_str()),
+        (ErrorClass::Protocol, "the answer's head is too large")
+    );
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    for more in [endless("0"), endless("1\r\nx\r\n"), endless("1;a=b\r\nx\r\n")] {
+        let outcome = exchange(vec![raw(head), more.clone()]).await;
+        assert!(outcome.took < Millis(LONG.as_millis() as u64), "{more:?}");
+        let answer = answered(outcome);
+        assert!(answer.status == 200 && answer.truncated);
+    }
+    let trailers = exchange(vec![raw(head), raw("0\r\n"), endless("a: b\r\n")]).await;
+    assert!(trailers.took < Millis(LONG.as_millis() as u64));
+    assert_eq!(answered(trailers).status, 200);
+}
+
 #[tokio::test]
 async fn c44_large_answers_are_answers() {
     let fields = format!("X-Big: {}\r\n", "b".repeat(4089)).repeat(90);
@@ -370,6 +394,11 @@ async fn c55_what_name_servers_say_is_told_apart() {
         "broken.customer.com" => Say::ServerFailed,
         "empty.customer.com" => Say::Are(vec![], 60),
         "silent.customer.com" => Say::Silent,
+        // Two that are each other.
+        "one.customer.com" => Say::Is("two.customer.com".to_owned()),
+        "two.customer.com" => Say::Is("one.customer.com".to_owned()),
+        "alias.customer.com" => Say::Is("hooks.customer.com".to_owned()),
+        "inner-alias.customer.com" => Say::Is("inside.customer.com".to_owned()),
         // Too many for UDP.
         "many.customer.com" => Say::Are(localhost(300), 60),
         "inside.customer.com" => {
@@ -389,9 +418,13 @@ async fn c55_what_name_servers_say_is_told_apart() {
         let fault = failed(to(name).await);
         assert_eq!((fault.class, fault.reason), (ErrorClass::Dns, Some(reason)), "{name} {fault:?}");
     }
-    assert_eq!(failed(to("inside").await).class, ErrorClass::EgressDenied);
+    assert_eq!(failed(to("one").await).class, ErrorClass::Dns, "round and round");
+    for inside in ["inside", "inner-alias"] {
+        assert_eq!(failed(to(inside).await).class, ErrorClass::EgressDenied, "{inside}");
+    }
     assert_eq!(receiver.connections(), 0);
     assert_eq!(answered(to("many").await).status, 200);
+    assert_eq!(answered(to("alias").await).status, 200);
     assert_eq!(answered(to("hooks").await).status, 200);
     let asked = server.asked();
     assert_eq!(answered(to("hooks").await).status, 200);
@@ -492,6 +525,25 @@ async fn c56_an_address_that_refuses_is_left_at_once() {
     tried.extend(fault.address);
     tried.sort();
     assert_eq!(tried, [2, 3].map(|last| SocketAddr::from(([127, 0, 0, last], port))), "each once");
+}
+
+/// There is no way to the IPv6 address (no TCP leads to a group of receivers): whatever the IPv4 one says counts.
+#[tokio::test]
+async fn c56_an_address_without_a_way_to_it_is_no_reason() {
+    let good = Receiver::scripted(vec![answer(200, "", "ok")]).await;
+    let port = good.address.port();
+    let pathless = |four: &str| {
+        let mut policy = policy(&["ff0e::/16", "127.0.0.0/8"]);
+        policy.ports.push(port);
+        let names = Names::new(&[Ok(format!("ff0e::1 {four}").as_str())]);
+        Client::with_lookup(policy, Options::default(), names).expect("a client")
+    };
+    let url = format!("http://{NAME}:{port}/h");
+    let outcome = send(&pathless("127.0.0.1"), request(&url)).await;
+    assert_eq!(outcome.in_vain, [SocketAddr::new("ff0e::1".parse().expect("an address"), port)]);
+    assert_eq!(answered(outcome).address, Some(good.address));
+    let fault = failed(send(&pathless("127.0.0.9"), request(&url)).await);
+    assert_eq!((fault.class, fault.reason), (ErrorClass::Connect, Some(Reason::Refused)), "{fault:?}");
 }
 
 #[tokio::test]

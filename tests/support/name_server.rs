@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 pub enum Say {
     /// These addresses, good for so many seconds. An answer that is too long for UDP is cut there.
     Are(Vec<IpAddr>, u32),
+    /// It is another name for this one (CNAME).
+    Is(String),
     /// There is no such name.
     NoSuchName,
     /// It cannot be said.
@@ -96,6 +98,14 @@ fn reply(question: &[u8], say: &Sayer, bytes_max: usize) -> Option<Vec<u8>> {
     let four = question[at + 2] == 1;
     let (code, records, ttl) = match say(&labels.join(".")) {
         Say::Silent => return None,
+        Say::Is(other) => {
+            let name: Vec<u8> =
+                other.split('.').flat_map(|l| [&[l.len() as u8], l.as_bytes()].concat()).chain([0]).collect();
+            let mut out =
+                [&question[..2], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], &question[12..end]].concat();
+            out.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, name.len() as u8]);
+            return Some([out, name].concat());
+        }
         Say::NoSuchName => (3, vec![], 0),
         Say::ServerFailed => (2, vec![], 0),
         Say::Are(all, ttl) => (0, all.into_iter().filter(|a| a.is_ipv4() == four).collect(), ttl),

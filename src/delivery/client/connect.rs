@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::super::{Fault, Reason};
-use super::exchange::READ_HEAD_BYTES_MAX;
+use super::exchange::{READ_BYTES_MAX, READ_HEAD_BYTES_MAX};
 use super::{Target, Trip, faults};
 
 /// How long an address is waited for before the next one is tried beside it (RFC 8305 §5).
@@ -45,7 +45,27 @@ pub(super) struct Dialer {
     tls: TlsConnector,
     pub connect_timeout: Duration,
     /// When an address failed that has others beside it.
-    failed: Mutex<HashMap<SocketAddr, Instant>>,
+    failed: Mutex<Failed>,
+}
+
+/// When which addresses failed: the last so many.
+#[derive(Default)]
+struct Failed(HashMap<SocketAddr, Instant>);
+
+impl Failed {
+    /// When all places are taken, the oldest failure is forgotten: whoever has many addresses that fail keeps
+    /// nobody else's from being remembered.
+    fn note(&mut self, address: SocketAddr, now: Instant) {
+        if self.0.len() >= FAILED_MAX && !self.0.contains_key(&address) {
+            self.0.retain(|_, at| now.duration_since(*at) < LAST_FOR);
+            if self.0.len() >= FAILED_MAX
+                && let Some(oldest) = self.0.iter().min_by_key(|(_, at)| **at).map(|(address, _)| *address)
+            {
+                self.0.remove(&oldest);
+            }
+        }
+        self.0.insert(address, now);
+    }
 }
 
 impl Dialer {
@@ -56,12 +76,7 @@ impl Dialer {
     /// Remembers that an address failed.
     pub(super) fn failed(&self, address: SocketAddr) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.len() >= FAILED_MAX {
-            failed.retain(|_, at| at.elapsed() < LAST_FOR);
-        }
-        if failed.len() < FAILED_MAX {
-            failed.insert(address, Instant::now());
-        }
+        failed.note(address, Instant::now());
     }
 
     /// Puts those that failed lately last, the one that failed most recently at the very end.
@@ -70,9 +85,9 @@ impl Dialer {
             return;
         }
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !failed.is_empty() {
+        if !failed.0.is_empty() {
             let lately = |at: &&Instant| at.elapsed() < LAST_FOR;
-            addresses.sort_by_key(|address| failed.get(address).filter(lately).copied());
+            addresses.sort_by_key(|address| failed.0.get(address).filter(lately).copied());
         }
     }
 
@@ -321,7 +336,7 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A stream that counts what is read, and that takes what it can no longer write for written: a receiver that
+/// A stream that counts what is read and ends where that is too much, and that takes what it can no longer write for written: a receiver that
 /// answers early and closes has answered all the same, and whether it has is for the reading side to say.
 struct Watched {
     stream: Stream,
@@ -350,6 +365,9 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.seen.bytes.load(Ordering::Relaxed) >= READ_BYTES_MAX {
+            return Poll::Ready(Err(faults::too_much()));
+        }
         let before = buf.filled().len();
         ready!(match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -411,5 +429,25 @@ impl AsyncWrite for Watched {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_failures_keep_no_other_from_being_remembered() {
+        let mut failed = Failed::default();
+        let address = |n: u32| SocketAddr::from((n.to_be_bytes(), 443));
+        let begun = Instant::now();
+        for n in 0..2 * FAILED_MAX as u32 {
+            failed.note(address(n), begun + Duration::from_millis(u64::from(n)));
+        }
+        assert_eq!(failed.0.len(), FAILED_MAX);
+        assert!(failed.0.contains_key(&address(2 * FAILED_MAX as u32 - 1)), "the newest is there");
+        assert!(!failed.0.contains_key(&address(0)), "the oldest is not");
+        failed.note(address(0), begun + LAST_FOR * 2);
+        assert_eq!(failed.0.len(), 1, "what failed long ago counts no more");
     }
 }

@@ -21,6 +21,11 @@ pub const READ_HEAD_BYTES_MAX: usize = 512 * 1024;
 /// connection be used again after an error page of ordinary size.
 pub const READ_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes read of one answer in all. Interim answers, the frames of chunks and trailers count as neither head nor
+/// body, and a receiver that sends them without end would keep a processor busy until the time-out. The HTTP
+/// library reads at most a buffer of the head's size ahead.
+pub(super) const READ_BYTES_MAX: u64 = 4 * READ_HEAD_BYTES_MAX as u64;
+
 /// A request that is ready to leave, as often as need be.
 pub(super) struct Call {
     uri: Uri,

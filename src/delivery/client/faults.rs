@@ -20,6 +20,11 @@ pub(super) const CLOSED: &str = "the connection was closed before an answer";
 
 pub(super) const HEAD_TOO_LARGE: &str = "the answer's head is too large";
 
+/// Of an answer that does not come to its head, or end, within what is read of one.
+pub(super) fn too_much() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, HEAD_TOO_LARGE)
+}
+
 pub(super) fn fault(class: ErrorClass, detail: &str) -> Fault {
     Fault::new(class, detail.chars().take(DETAIL_CHARS_MAX).collect::<String>())
 }

@@ -224,6 +224,15 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_is_believed_for_long_whatever_it_says_itself() {
+        let mut options = ResolverOpts::default();
+        limit(&mut options);
+        assert_eq!(options.positive_max_ttl, Some(Duration::from_secs(30)));
+        assert_eq!(options.negative_max_ttl, Some(Duration::from_secs(5)));
+        assert_eq!(options.cache_size, 4096);
+    }
+
+    #[test]
     fn a_machine_knows_its_own_addresses() {
         let own = Dns::of_the_system().own_addresses().expect("a list");
         assert!(own.iter().any(IpAddr::is_loopback), "{own:?}");
