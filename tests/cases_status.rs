@@ -416,6 +416,19 @@ async fn c38_dates_are_read_in_all_three_forms_and_never_go_back() {
         }
     }
     world.always_true(&mut [&mut hook]).await;
+
+    // `ukue` waits exactly as long as it is asked to; no time at all is not asked for.
+    let policy = ServerPolicy { schedule: Schedule::Ukue, ..ServerPolicy::default() };
+    let clock = Some(ManualClock::at(start));
+    let world = World::with(Setup { policy, clock, ..Setup::default() });
+    let account = world.account().await;
+    let made = endpoints(&world, &account, &hook, &["/past", "/zero", "/fixdate"].map(str::to_owned)).await;
+    for (path, id) in by_path(&world.event(&account, "ukue", "1").await, &made) {
+        let wait = world.due_in(&world.until_tried(&id, 1).await);
+        let wanted = if path == "/fixdate" { 120_000..=120_000 } else { 10_000..=11_000 };
+        assert!(wanted.contains(&wait.0), "{path}: {wait:?}");
+    }
+    world.always_true(&mut []).await;
 }
 
 /// Metrics and pages of the case are not there yet; what both will show is a number.

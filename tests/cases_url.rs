@@ -1,10 +1,11 @@
-//! Cases of the area *url*: what an endpoint's address is stored, shown and called as.
+//! Cases of the areas *url* and *redirect*: what an endpoint's address is stored, shown and called as, and that
+//! nothing else is called.
 
 mod support;
 
 use hooklog::delivery::guard::Policy;
 use serde_json::json;
-use support::case::{Hook, SECRET, Setup, World, delivery, signed_with, text};
+use support::case::{Hook, SECRET, Setup, World, deliveries, delivery, signed_with, text};
 use support::receiver::answer;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -157,4 +158,46 @@ async fn c26_an_ipv6_address_is_reached_judged_and_named_with_its_brackets() {
         assert!(detail.contains(named), "{url}: {detail}");
     }
     world.always_true(&mut []).await;
+}
+
+/// Each is a failed try that says where it was sent on to; the other receiver hears nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn c28_c29_a_redirect_is_a_failed_try_that_says_where_to() {
+    let world = World::new().await;
+    let other = Hook::scripted(vec![answer(200, "", "")]).await;
+    let location = other.url("/elsewhere?token=s3cret");
+    let moved = location.clone();
+    let mut hook = Hook::answering(move |request| {
+        let path = request.line().split(' ').nth(1).expect("a target");
+        let code = path.trim_start_matches('/').parse().expect("a code");
+        answer(code, &format!("location: {moved}\r\nset-cookie: a=b\r\n"), "")
+    })
+    .await;
+    let account = world.account().await;
+    let codes: [u16; 5] = [301, 302, 303, 307, 308];
+    for code in codes {
+        world.endpoint(&account, &hook.url(&format!("/{code}"))).await;
+    }
+    let event = world.event_with(&account, "one", "1", r#","max_tries":2"#).await;
+    let mut seen = Vec::new();
+    for id in deliveries(&event) {
+        let row = world.until_tried(&id, 1).await;
+        assert_eq!(row["status"], "pending", "it is tried again: {row}");
+        let tried = &world.attempts(&id).await[0];
+        seen.push(tried["status_code"].as_u64().expect("a code") as u16);
+        assert_eq!(tried["rule"], "redirect");
+        assert_eq!(tried["response_headers"], json!({ "location": location }), "and no cookie");
+        let explained = world.get(&format!("/v1/explain/{id}")).await.ok(200).to_string();
+        let told = format!("redirects to {}", other.url("/elsewhere,"));
+        assert!(explained.contains(&told) && explained.contains("update its URL"), "{explained}");
+        assert!(!explained.contains("s3cret"), "{explained}");
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, codes);
+    world.advance_secs(67).await;
+    for id in deliveries(&event) {
+        assert_eq!(world.until(&id, "dead").await["attempts"], 2);
+    }
+    assert_eq!(other.connections(), 0);
+    world.always_true(&mut [&mut hook]).await;
 }

@@ -634,9 +634,18 @@ pub struct Response {
     /// How it got there; `None` in logs that are older than it.
     #[serde(default)]
     pub course: Option<Box<Course>>,
+    /// Of an answer that is no success, what its head says about mending it: names in lower case and values of
+    /// `location`, `retry-after`, `date`, `server`, `x-request-id`. Empty in logs that are older than it.
+    #[serde(default)]
+    pub fields: Vec<(Text, Text)>,
 }
 
 impl Response {
+    /// The first value of a kept field; `name` in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| &**known == name).map(|(_, value)| &**value)
+    }
+
     /// The status code of a receiver's answer; `None` if a worker did the job.
     pub fn code(&self) -> Option<u16> {
         Some(self.status).filter(|status| *status != 0)

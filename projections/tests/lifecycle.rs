@@ -39,7 +39,15 @@ fn enqueued() -> Fact {
 }
 
 fn response() -> Response {
-    Response { status: 500, body: None, truncated: false, took: Millis(1), address: None, course: None }
+    Response {
+        status: 500,
+        body: None,
+        truncated: false,
+        took: Millis(1),
+        address: None,
+        course: None,
+        fields: Vec::new(),
+    }
 }
 
 /// One delivery in each state.

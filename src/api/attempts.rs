@@ -2,6 +2,8 @@
 //!
 //! Never decides, and never knows who asks.
 
+use std::collections::BTreeMap;
+
 use hooklog_projections::course::Course;
 use hooklog_projections::fact::{Entry, Fact, Failure, Response};
 use hooklog_projections::ids::Seq;
@@ -41,6 +43,8 @@ pub struct AttemptOut {
     response_body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_truncated: Option<bool>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    response_headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +104,7 @@ pub fn of(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> 
                 detail: None,
                 response_body: None,
                 response_truncated: None,
+                response_headers: BTreeMap::new(),
                 reason: None,
                 address: None,
                 tried_in_vain: Vec::new(),
@@ -147,6 +152,11 @@ fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Respo
     attempt.took_ms = Some(response.took.0);
     attempt.response_truncated = Some(response.truncated);
     attempt.address = response.address.as_ref().map(ToString::to_string);
+    for (name, value) in &response.fields {
+        let shown = attempt.response_headers.entry(name.to_string()).or_default();
+        shown.push_str(if shown.is_empty() { "" } else { ", " });
+        shown.push_str(value);
+    }
     went(attempt, response.course.as_deref());
     if response.body.is_some() {
         let body = view.body(BodySlot::Response(at))?;

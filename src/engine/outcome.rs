@@ -75,7 +75,10 @@ impl Engine {
             }
             (_, result) => {
                 let failure = match result {
-                    Ok(answer) => Failure::Answered(self.response(&answer, outcome.took, course, chance)),
+                    Ok(answer) => Failure::Answered(Response {
+                        fields: fields(&answer),
+                        ..self.response(&answer, outcome.took, course, chance)
+                    }),
                     Err(Fault { class, reason, detail, address }) => Failure::Error {
                         class,
                         detail: detail.into(),
@@ -90,9 +93,11 @@ impl Engine {
                     let until = self.now + self.policy.played(span);
                     self.record(Actor::Hooklog, Fact::EndpointGated { key: out.endpoint, until })?;
                 }
-                // The schedule's first wait is the least (`ukue`: as asked).
+                // The schedule's first wait is the least (`ukue`: as asked; but a moment that has passed asks for
+                // nothing, and all tries at once would be a death within seconds).
                 let exactly = policies.schedule == Schedule::Ukue;
-                let asked = retry_after.map(|wait| Asked { wait, exactly });
+                let asked = retry_after.filter(|wait| !exactly || wait.0 > 0);
+                let asked = asked.map(|wait| Asked { wait, exactly });
                 self.after_failure(&out, &policies, verdict, asked, chance)?;
                 self.disable_if_failing(out.endpoint)?;
             }
@@ -260,6 +265,7 @@ impl Engine {
             took,
             address: answer.address.map(text),
             course: Some(course),
+            fields: Vec::new(),
         }
     }
 
@@ -316,6 +322,12 @@ fn course(outcome: &Outcome) -> Box<Course> {
         resent: outcome.resent,
         in_vain: outcome.in_vain.iter().copied().map(text).collect(),
     })
+}
+
+/// What a head says that is of use to whoever mends the receiver. The content type stands with the body.
+fn fields(answer: &Answer) -> Vec<(Text, Text)> {
+    let told = answer.headers.iter().filter(|(name, _)| *name != "content-type");
+    told.map(|(name, value)| ((*name).into(), value.as_str().into())).collect()
 }
 
 fn text(address: SocketAddr) -> Text {

@@ -87,8 +87,15 @@ impl Engine {
             JobEnd::Done => {
                 let row = self.in_flight_row(&out)?;
                 let took = self.now.since(held.started_at);
-                let response =
-                    Response { status: 0, body: None, truncated: false, took, address: None, course: None };
+                let response = Response {
+                    status: 0,
+                    body: None,
+                    truncated: false,
+                    took,
+                    address: None,
+                    course: None,
+                    fields: Vec::new(),
+                };
                 let fact = Fact::Delivered {
                     of: of(out.delivery, out.endpoint, row.latest),
                     attempt: row.attempts,

@@ -321,9 +321,30 @@ impl<'a> Told<'a> {
         }
     }
 
+    /// Where the last failed attempt was sent on to: without query and user name, which are somebody's secrets.
+    fn redirect(&self) -> Option<String> {
+        let Some((Failure::Answered(response), ..)) = self.failure else { return None };
+        if !(300..400).contains(&response.status) {
+            return None;
+        }
+        let location = response.field("location")?;
+        let to = url::Url::parse(&self.known.endpoint.settings.url).ok()?.join(location).ok();
+        let to = to.filter(|to| matches!(to.scheme(), "http" | "https")).and_then(|to| {
+            let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
+            let to = format!("{}://{}{port}{}", to.scheme(), to.host_str()?, to.path());
+            Some(first_line(&to).to_owned())
+        });
+        Some(to.unwrap_or_else(|| "what is no web address".into()))
+    }
+
     /// What bears on any state: replays, restarts, a changed endpoint.
     pub(super) fn circumstances(&self) -> Vec<String> {
         let mut out = Vec::new();
+        if let Some(to) = self.redirect() {
+            out.push(format!(
+                "The endpoint redirects to {to}, and redirects are never followed: update its URL."
+            ));
+        }
         if let Some((entry, reason)) = self.replayed {
             out.push(format!(
                 "This is run {}: replayed at {} by {}{}.",

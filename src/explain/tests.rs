@@ -239,7 +239,15 @@ fn picture(answer: &Explanation) -> String {
 }
 
 fn response(status: u16, took: u64) -> Response {
-    Response { status, body: None, truncated: false, took: Millis(took), address: None, course: None }
+    Response {
+        status,
+        body: None,
+        truncated: false,
+        took: Millis(took),
+        address: None,
+        course: None,
+        fields: Vec::new(),
+    }
 }
 
 fn answered(status: u16) -> Failure {
@@ -663,4 +671,28 @@ fn every_answer_now_and_as_of_each_moment() {
     let answer = explain_event("payment.settled", START, &both, at(60), true);
     text.push_str(&format!("== two deliveries, as of then\n\n{}\n", picture(&answer)));
     insta::assert_snapshot!("every_answer", text);
+}
+
+#[test]
+fn a_redirect_says_where_to_without_its_secrets() {
+    let redirect = |status, location: &str| {
+        let response = Response { fields: vec![("location".into(), location.into())], ..response(status, 1) };
+        let case = Case::due(0).attempted(0).failed(1, Failure::Answered(response)).rescheduled(1, 61);
+        case.picture().lines().find(|line| line.contains("redirects")).map(str::to_owned)
+    };
+    let told = [
+        redirect(301, "https://user:s3cret@new.customer.example:8443/in?token=s3cret#s3cret"),
+        redirect(307, "/in/?token=s3cret"),
+        redirect(308, "javascript:alert(1)"),
+        redirect(303, "http://[s3cret"),
+        redirect(200, "/elsewhere"),
+    ];
+    let told: Vec<_> = told.iter().map(|line| line.as_deref().unwrap_or("nothing")).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    - The endpoint redirects to https://new.customer.example:8443/in, and redirects are never followed: update its URL.
+    - The endpoint redirects to https://hooks.customer.example/in/, and redirects are never followed: update its URL.
+    - The endpoint redirects to what is no web address, and redirects are never followed: update its URL.
+    - The endpoint redirects to what is no web address, and redirects are never followed: update its URL.
+    nothing
+    ");
 }
