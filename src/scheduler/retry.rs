@@ -13,6 +13,9 @@ pub const WAIT_MAX: Millis = Millis::from_secs(30 * 24 * 3600);
 /// The most waits that a schedule of one's own may hold.
 pub const WAITS_MAX: usize = 100;
 
+/// The wait of a schedule that has none, if an event brings more tries than it has.
+const WAIT_OF_NONE: Millis = Millis::from_secs(60);
+
 /// A schedule, worked out: the waits in order and the spread around each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -49,10 +52,10 @@ impl RetryPolicy {
     }
 
     /// The nominal wait before try `tries_used + 1`. Past the end of the list the last wait goes on, for
-    /// events that bring a larger `max_tries`.
+    /// events that bring a larger `max_tries`; of an empty list, a minute: never none.
     pub fn nominal(&self, tries_used: u32) -> Millis {
         let index = (tries_used.max(1) - 1) as usize;
-        self.waits.get(index).or(self.waits.last()).copied().unwrap_or_default()
+        self.waits.get(index).or(self.waits.last()).copied().unwrap_or(WAIT_OF_NONE)
     }
 
     /// The wait before the next try, or `None` if all tries are used up. `draw` is any number; equal draws
@@ -133,6 +136,10 @@ mod tests {
         assert_eq!(policy.wait(6, None, 0), None);
         assert_eq!(policy.wait(1, Some(1), 0), None);
         assert!(policy.wait(50, Some(60), 0).is_some());
+        let none = Jitter { minus_percent: 0, plus_percent: 0 };
+        let single = RetryPolicy::of(&Schedule::Custom { waits: Vec::new(), jitter: none });
+        assert_eq!(single.wait(1, None, 0), None);
+        assert_eq!(single.wait(1, Some(100), 0), Some(Millis::from_secs(60)), "not a hundred at once");
     }
 
     proptest! {
