@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use hooklog::delivery::client::Lookup;
+use hooklog::delivery::guard::Policy;
 use hooklog::engine::ServerPolicy;
 use hooklog::notify::{Channel, Teller};
 use hooklog_projections::time::Millis;
 use serde_json::{Value, json};
-use support::case::{Hook, Setup, World, delivery, moment, text};
+use support::case::{Hook, Setup, World, deliveries, delivery, moment, text};
 use support::receiver::{Receiver, Step, answer};
 
 const NAME: &str = "hooks.customer.com";
@@ -216,4 +217,67 @@ async fn s16_no_account_and_no_number_of_them_floods_a_receiver() {
     world.until(&ids[0], "delivered").await;
     world.until(&ids[1], "delivered").await;
     world.always_true(&mut [&mut crowded, &mut other]).await;
+}
+
+/// A name server that says nothing good at first, then an address.
+struct Recovering(Mutex<Vec<io::Result<Vec<IpAddr>>>>);
+
+impl Lookup for Recovering {
+    fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let next = self.0.lock().expect("no panic").pop();
+        Box::pin(async move { next.unwrap_or_else(|| Ok(vec![[127, 0, 0, 1].into()])) })
+    }
+}
+
+/// A name that is not there, cannot be said, is not said in time, or has no address, costs one try and its wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn c55_whatever_a_name_server_says_is_tried_again() {
+    for (says, reason) in [
+        (Err(io::ErrorKind::NotFound.into()), "no-such-name"),
+        (Err(io::ErrorKind::TimedOut.into()), "name-server-silent"),
+        (Err(io::Error::other("SERVFAIL")), "name-server-failed"),
+        (Ok(Vec::new()), "no-address"),
+    ] {
+        let mut hook = Hook::scripted(vec![answer(200, "", "ok")]).await;
+        let names: Arc<dyn Lookup> = Arc::new(Recovering(Mutex::new(vec![says])));
+        let mut setup = Setup { names: Some(names), ..Setup::default() };
+        setup.guard.ports.push(hook.port());
+        let world = World::with(setup);
+        let account = world.account().await;
+        world.endpoint(&account, &format!("http://{NAME}:{}/h", hook.port())).await;
+        let id = delivery(&world.event(&account, "e1", "1").await);
+        let row = world.until_tried(&id, 1).await;
+        assert_eq!(row["status"], "pending", "{reason}");
+        let first = &world.attempts(&id).await[0];
+        assert_eq!((&first["error"], &first["reason"]), (&json!("dns"), &json!(reason)));
+        world.advance_secs(67).await;
+        assert_eq!(world.until(&id, "delivered").await["attempts"], 2);
+        world.always_true(&mut [&mut hook]).await;
+    }
+}
+
+/// The URLs were stored when loopback was allowed; it is not any more. What is stored is judged again.
+#[tokio::test(flavor = "multi_thread")]
+async fn c59_an_address_in_stored_state_is_judged_when_it_is_called() {
+    let mut world = World::new().await;
+    let hook = Hook::scripted(vec![answer(200, "", "ok")]).await;
+    let account = world.account().await;
+    for host in ["127.0.0.1", "localhost", "[::1]", "127.9.8.7", "[::ffff:127.0.0.1]"] {
+        world.endpoint(&account, &format!("http://{host}:{}/", hook.port())).await;
+    }
+    world.stop().await;
+    world.resume_with(Policy { allow_http: true, ..Policy::default() });
+    let event = world.event(&account, "e1", "1").await;
+    assert_eq!(deliveries(&event).len(), 5);
+    for id in deliveries(&event) {
+        let row = world.until_tried(&id, 1).await;
+        assert_eq!(row["status"], "pending", "a try like any other: {row}");
+        let refused = &world.attempts(&id).await[0];
+        assert_eq!(
+            (&refused["error"], &refused["detail"]),
+            (&json!("egress_denied"), &json!("address not allowed"))
+        );
+    }
+    assert_eq!(hook.connections(), 0);
+    world.always_true(&mut []).await;
 }

@@ -294,3 +294,37 @@ async fn c83_pairs_of_events_in_one_millisecond_are_all_sent() {
     assert_eq!((again.status, &again.json()["duplicate"]), (200, &json!(true)));
     assert_eq!(scene.server.api.figures().await["enqueued"], 1000);
 }
+
+/// A server on a machine without root certificates says so and ends, rather than be healthy and deliver nothing; one
+/// authority of the operator's own is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn c53_without_root_certificates_no_server_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").expect("a file");
+    let serve = |more: &[&std::ffi::OsStr]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hooklog"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--open-loopback", "--store"]);
+        command.arg(folder.path().join("store")).args(more).env_clear().env("SSL_CERT_FILE", &empty);
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped()).kill_on_drop(true);
+        command.spawn().expect("it runs")
+    };
+    let ended = tokio::time::timeout(LIMIT, serve(&[]).wait_with_output()).await.expect("in time");
+    let ended = ended.expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code().is_some_and(|code| code != 0), "{:?} {said}", ended.status);
+    assert!(said.contains("ca-certificates") && !said.contains("panicked"), "{said}");
+
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut parameters = rcgen::CertificateParams::default();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let own = folder.path().join("own.pem");
+    std::fs::write(&own, parameters.self_signed(&key).expect("a certificate").pem()).expect("a file");
+    let mut server = serve(&["--extra-ca".as_ref(), own.as_os_str()]);
+    let out = tokio::io::BufReader::new(server.stdout.take().expect("it is piped"));
+    let up = tokio::time::timeout(LIMIT, tokio::io::AsyncBufReadExt::lines(out).next_line()).await;
+    let up = up.expect("in time").expect("its output can be read");
+    assert!(up.as_deref().is_some_and(|line| line.contains("listens on")), "{up:?}");
+    server.kill().await.expect("it ends");
+}

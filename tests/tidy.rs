@@ -205,7 +205,9 @@ fn no_test_sleeps_or_is_skipped() {
 
 #[test]
 fn documents_name_files_that_exist() {
-    for document in ["docs/architecture.md", "docs/facts.md", "docs/decisions.md", "README.md"] {
+    for document in
+        ["docs/architecture.md", "docs/facts.md", "docs/decisions.md", "docs/rules.md", "README.md"]
+    {
         let text = std::fs::read_to_string(document).expect("a document can be read");
         for word in text.split('`') {
             let looks_like_a_path = ["src/", "tests/", "projections/", "fixtures/", "docs/", "benches/"]

@@ -236,6 +236,12 @@ impl World {
         self.start();
     }
 
+    /// Opens a stopped store again, under another guard.
+    pub fn resume_with(&mut self, guard: Policy) {
+        self.setup.guard = guard;
+        self.start();
+    }
+
     /// Opens a stopped store again.
     pub fn resume(&mut self) {
         self.start();
