@@ -53,7 +53,7 @@ pub struct OpenToOthers(pub SocketAddr);
 /// What a route wants of whoever asks. Each role has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
-    /// Nothing: health, and the exchange of a link.
+    /// Nothing: health, the description of the API, and the exchange of a link.
     Open,
     /// To be a session of the portal.
     Session,
@@ -77,7 +77,7 @@ pub(super) enum Right {
 
 impl Right {
     /// Whether a role has it.
-    fn is_of(self, role: Role) -> bool {
+    pub(super) fn is_of(self, role: Role) -> bool {
         use Role::{Account, AccountRead, Ingest, Operator, Support};
         match self {
             Right::Open => true,

@@ -168,10 +168,7 @@ fn read_change(body: &Bytes) -> Result<Form, Problem> {
     if form.name == Some(None) {
         fields.fail("name", bad("missing", "a name cannot be cleared"));
     }
-    if fields.raw("secret").is_some() {
-        fields
-            .fail("secret", bad("not-changeable", "POST /v1/accounts/{id}/secret/rotate changes the secret"));
-    }
+    fields.refuse("secret", bad("not-changeable", "POST /v1/accounts/{id}/secret/rotate changes the secret"));
     fields.finish()?;
     Ok(form)
 }

@@ -11,51 +11,69 @@ use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Micros, Timestamp};
 use serde::Serialize;
 
+use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::Problem;
 use crate::log::BodySlot;
 use crate::views::View;
 
 /// An attempt as it goes out. Addresses are for those who may see the operator's network.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Attempt)]
 pub struct AttemptOut {
     number: u32,
     run: u32,
     r#try: u32,
+    #[schema(format = DateTime)]
     started_at: String,
+    #[schema(value_type = words::AttemptStatus)]
     status: &'static str,
     endpoint_version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
     ended_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     took_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     rule: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     counted: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     status_code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::ErrorClass>, nullable = false)]
     error: Option<ErrorClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     response_body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     response_truncated: Option<bool>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     response_headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     address: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tried_in_vain: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     reused: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     resent: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     timings: Option<TimingsOut>,
 }
 
@@ -68,18 +86,24 @@ impl AttemptOut {
 }
 
 /// Where an attempt's time went; what did not take place is left out.
-#[derive(Serialize)]
-struct TimingsOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Timings)]
+pub(super) struct TimingsOut {
     queue_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     dns_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     connect_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     tls_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     first_byte_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     body_us: Option<u64>,
 }
 

@@ -12,14 +12,16 @@ use serde::Serialize;
 
 use super::ApiState;
 use super::accounts::{account_id, known};
+use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::query::Params;
 use super::rim::json;
 use crate::views::query::{SCAN_MAX, type_matches};
 
-#[derive(Serialize)]
-struct GroupsOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = DeadGroups)]
+pub(super) struct GroupsOut {
     /// The largest first.
     data: Vec<GroupOut>,
     /// How many are dead in all groups that match, shown or not.
@@ -28,16 +30,23 @@ struct GroupsOut {
     complete: bool,
 }
 
-#[derive(Serialize)]
-struct GroupOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = DeadGroup)]
+pub(super) struct GroupOut {
+    #[schema(value_type = String)]
     account_id: AccountId,
+    #[schema(value_type = String)]
     endpoint_id: EndpointId,
+    #[schema(required = true)]
     endpoint_url: Option<String>,
     event_type: String,
+    #[schema(value_type = words::DeadReason)]
     reason: DeadReason,
     count: u64,
     /// The first death since the group was last empty.
+    #[schema(format = DateTime)]
     first_at: String,
+    #[schema(format = DateTime)]
     last_at: String,
 }
 

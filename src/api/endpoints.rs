@@ -411,9 +411,7 @@ fn queue_name(value: &RawValue) -> Result<String, Bad> {
 
 fn no_queue_has(fields: &mut Fields<'_>, members: &[&str]) {
     for member in members {
-        if fields.raw(member).is_some() {
-            fields.fail(member, bad("not-of-a-queue", "workers claim from a queue: no request is made"));
-        }
+        fields.refuse(member, bad("not-of-a-queue", "workers claim from a queue: no request is made"));
     }
 }
 

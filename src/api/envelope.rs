@@ -52,12 +52,8 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result
     if expire_at.is_some_and(|end| end <= deliver_at.unwrap_or(now)) {
         fields.fail("expire_at", bad("out-of-range", "it lies before the first try"));
     }
-    if fields.raw("ordering_key").is_some() {
-        fields.fail(
-            "ordering_key",
-            bad("reserved", "the name is kept for ordered delivery, which is not there yet"),
-        );
-    }
+    let reserved = bad("reserved", "the name is kept for ordered delivery, which is not there yet");
+    fields.refuse("ordering_key", reserved);
     let max_tries = fields.optional("max_tries", number(1, TRIES_MAX)).map(|tries| tries as u32);
     let endpoint = fields.optional("endpoint_id", id::<EndpointId>);
     fields.finish()?;

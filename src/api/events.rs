@@ -38,15 +38,20 @@ const WISH_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a raw event's content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Accepted)]
 pub(super) struct AcceptedOut {
+    #[schema(value_type = String)]
     id: EventId,
+    #[schema(value_type = String)]
     account_id: AccountId,
     r#type: String,
+    #[schema(format = DateTime)]
     accepted_at: String,
     deliveries: Vec<DeliveryRef>,
     duplicate: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     explanation: Option<Explanation>,
 }
 

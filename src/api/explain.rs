@@ -9,6 +9,7 @@ use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
 use super::events::{account_and_moment, sight_at};
+use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::rim::json;
@@ -17,14 +18,18 @@ use super::{ApiState, accounts, deliveries, endpoints, events};
 use crate::explain::{Explanation, moment_near};
 use crate::views::View;
 
-#[derive(Serialize)]
-struct ExplainOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Answer)]
+pub(super) struct ExplainOut {
     id: String,
+    #[schema(value_type = words::Kind)]
     kind: &'static str,
+    #[schema(value_type = String)]
     account_id: AccountId,
     #[serde(flatten)]
     explanation: Explanation,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     as_of: Option<String>,
     deliveries: Vec<DeliveryOut>,
 }

@@ -34,6 +34,8 @@ pub fn bad(code: &'static str, detail: impl Into<String>) -> Bad {
 pub struct Fields<'a> {
     base: String,
     members: Vec<(String, &'a RawValue, bool)>,
+    /// The names that were asked for.
+    known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
 
@@ -124,7 +126,12 @@ impl<'a> Fields<'a> {
             };
             return Err(Problem::invalid(vec![error]));
         }
-        let mut fields = Fields { base, members: Vec::with_capacity(members.len()), errors: Vec::new() };
+        let mut fields = Fields {
+            base,
+            members: Vec::with_capacity(members.len()),
+            known: Vec::new(),
+            errors: Vec::new(),
+        };
         if members.len() > MEMBERS_MAX {
             let detail =
                 format!("an object has at most {MEMBERS_MAX} members here; it has {}", members.len());
@@ -148,7 +155,21 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a member, `null` included.
-    pub fn raw(&mut self, name: &str) -> Option<&'a RawValue> {
+    pub fn raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
+        self.taken(name)
+    }
+
+    /// A member that may not be there, for a reason of its own.
+    pub fn refuse(&mut self, name: &str, why: Bad) {
+        if self.taken(name).is_some() {
+            self.fail(name, why);
+        }
+    }
+
+    fn taken(&mut self, name: &str) -> Option<&'a RawValue> {
         let member = self.members.iter_mut().find(|(known, ..)| known == name)?;
         member.2 = true;
         Some(member.1)
@@ -157,7 +178,7 @@ impl<'a> Fields<'a> {
     /// A member that must be there. `None` is noted as an error.
     pub fn required<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         parse: impl FnOnce(&'a RawValue) -> Result<T, Bad>,
     ) -> Option<T> {
         match self.raw(name) {
@@ -172,7 +193,7 @@ impl<'a> Fields<'a> {
     /// A member that may be absent or `null`.
     pub fn optional<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         parse: impl FnOnce(&'a RawValue) -> Result<T, Bad>,
     ) -> Option<T> {
         self.patch(name, parse).flatten()
@@ -181,7 +202,7 @@ impl<'a> Fields<'a> {
     /// A member of a change: absent keeps, `null` clears.
     pub fn patch<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         parse: impl FnOnce(&'a RawValue) -> Result<T, Bad>,
     ) -> Option<Option<T>> {
         match self.raw(name)? {
@@ -206,7 +227,11 @@ impl<'a> Fields<'a> {
     /// 422 with everything that does not fit.
     pub fn finish(&mut self) -> Result<(), Problem> {
         for (name, _) in self.rest() {
-            let detail = format!("`{}` is no member that is known here", name.escape_default());
+            let known = match self.known.as_slice() {
+                [] => "there is none".to_owned(),
+                known => format!("there are {}", known.join(", ")),
+            };
+            let detail = format!("`{}` is no member here; {known}", name.escape_default());
             self.fail(&name, bad("unknown-member", detail));
         }
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid(std::mem::take(&mut self.errors))) }

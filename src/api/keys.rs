@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 use super::access::Caller;
 use super::accounts::{SETTINGS_BYTES_MAX, page};
 use super::fields::{Bad, Fields, bad, id, number, parse, text, word};
+use super::openapi::words;
 use super::policies::{moment, moment_text};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -41,22 +42,34 @@ const MINUTE: u64 = 60_000;
 /// When each key was last used, by the minute; in memory only, so that a look-up never writes.
 pub(super) type LastUsed = HashMap<ApiKeyId, Timestamp>;
 
-#[derive(Serialize)]
-struct KeyOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ApiKey)]
+pub(super) struct KeyOut {
+    #[schema(value_type = String)]
     id: ApiKeyId,
+    #[schema(value_type = words::Role)]
     role: Role,
+    #[schema(value_type = Option<String>, required = true)]
     account_id: Option<AccountId>,
+    #[schema(value_type = String)]
     label: Text,
+    #[schema(value_type = words::KeyStatus)]
     status: &'static str,
+    #[schema(format = DateTime)]
     created_at: String,
+    #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
+    #[schema(format = DateTime, required = true)]
     revoked_at: Option<String>,
     /// Until when the secret before the last rotation is taken too.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
     older_until: Option<String>,
     /// Since this server started, to the minute.
+    #[schema(format = DateTime, required = true)]
     last_used_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     key: Option<String>,
 }
 

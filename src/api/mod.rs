@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
 //! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `dead`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
+//! | [`openapi`] | the API described, as JSON and as a page |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
@@ -30,6 +31,7 @@ mod health;
 mod idempotency;
 mod keys;
 mod limits;
+pub mod openapi;
 mod policies;
 mod portal;
 pub mod problem;

@@ -21,6 +21,7 @@ use super::accounts::{SETTINGS_BYTES_MAX, known};
 use super::failures::Source;
 use super::fields::{Fields, bad, id, number, parse};
 use super::keys::role;
+use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -38,23 +39,32 @@ const COOKIE_RULES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
 const LIFETIME_MINUTES: u64 = 15;
 const LIFETIME_MINUTES_MAX: u64 = 24 * 60;
 
-#[derive(Serialize)]
-struct LinkOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = PortalLink)]
+pub(super) struct LinkOut {
+    #[schema(value_type = String)]
     id: PortalLinkId,
+    #[schema(value_type = String)]
     account_id: AccountId,
+    #[schema(value_type = words::Role)]
     role: Role,
+    #[schema(format = DateTime)]
     expires_at: String,
     /// In this answer only.
     url: String,
 }
 
-#[derive(Serialize)]
-struct SessionOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = PortalSession)]
+pub(super) struct SessionOut {
+    #[schema(value_type = String)]
     account_id: AccountId,
+    #[schema(value_type = words::Role)]
     role: Role,
     /// To be sent as `X-CSRF-Token` with every change.
     csrf_token: String,
     /// At the latest.
+    #[schema(format = DateTime)]
     expires_at: String,
 }
 

@@ -39,14 +39,18 @@ const NAME_CHARS_MAX: usize = 64;
 pub const JOB_TYPE: &str = "job";
 
 /// Not by way of a JSON value: payloads stay the producer's bytes.
-#[derive(Serialize)]
-struct JobsOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Jobs)]
+pub(super) struct JobsOut {
     jobs: Vec<JobOut>,
 }
 
-#[derive(Serialize)]
-struct JobOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Job)]
+pub(super) struct JobOut {
+    #[schema(value_type = String)]
     lease: LeaseId,
+    #[schema(format = DateTime)]
     lease_expires_at: String,
     content_type: String,
     #[serde(flatten)]

@@ -20,6 +20,7 @@ use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::TYPE_CHARS_MAX;
 use super::events::account_of;
 use super::fields::{Bad, Fields, bad, flag, id, number, parse, text, word};
+use super::openapi::words;
 use super::policies::{error_class, moment, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -39,45 +40,63 @@ const RATE_DEFAULT: u32 = 50;
 /// The most that may be asked for.
 const RATE_MAX: u64 = 10_000;
 
-#[derive(Serialize)]
-struct PlanOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ReplayPlan)]
+pub(super) struct PlanOut {
     dry_run: bool,
+    #[schema(value_type = String)]
     account_id: AccountId,
     planned: u64,
     skipped: u64,
     bytes: u64,
+    #[schema(format = DateTime, required = true)]
     oldest: Option<String>,
+    #[schema(format = DateTime, required = true)]
     newest: Option<String>,
     groups: Vec<GroupOut>,
     rate_per_second: u32,
     /// If it began now and nothing else held it up.
+    #[schema(format = DateTime)]
     ends_at: String,
     /// `null`: everything was looked through. Else nothing after this was: there may be more.
+    #[schema(format = DateTime, required = true)]
     searched_to: Option<String>,
     warnings: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct GroupOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ReplayGroup)]
+pub(super) struct GroupOut {
+    #[schema(value_type = String)]
     endpoint_id: EndpointId,
     event_type: String,
     count: u64,
     skipped: u64,
+    #[schema(required = true)]
     endpoint_url: Option<String>,
     /// Where the oldest of them was sent the last time.
+    #[schema(required = true)]
     url_then: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ReplayOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Replay)]
+pub(super) struct ReplayOut {
+    #[schema(value_type = String)]
     id: ReplayId,
+    #[schema(value_type = String)]
     account_id: AccountId,
+    #[schema(value_type = words::ReplayState)]
     state: &'static str,
     reason: String,
     by: String,
+    #[schema(format = DateTime)]
     created_at: String,
+    #[schema(format = DateTime, required = true)]
     ended_at: Option<String>,
+    #[schema(value_type = words::FilterShown)]
     filter: Value,
+    #[schema(value_type = words::Routing)]
     routing: Routing,
     rate_per_second: u32,
     planned: u64,

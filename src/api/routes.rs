@@ -13,8 +13,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Session, Work, Write};
 use super::{
-    ApiState, accounts, audit, dead, deliveries, endpoints, events, explain, health, keys, portal, queues,
-    replays, secrets, stats, store, stream,
+    ApiState, accounts, audit, dead, deliveries, endpoints, events, explain, health, keys, openapi, portal,
+    queues, replays, secrets, stats, store, stream,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -93,6 +93,8 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/status", Oversee, health::status),
         row(&post, "/v1/store/verify", Manage, store::verify),
         row(&post, "/v1/store/rebuild", Manage, store::rebuild),
+        row(&get, "/v1/openapi.json", Open, openapi::description),
+        row(&get, "/docs/api", Open, openapi::reference),
         row(&get, "/healthz", Open, health::alive),
         row(&get, "/readyz", Open, health::ready),
     ]

@@ -37,35 +37,47 @@ const OVERLAP_HOURS: u64 = 24;
 const OVERLAP_HOURS_MAX: u64 = 7 * 24;
 
 /// An endpoint's live keys, newest first.
-#[derive(Serialize)]
-struct KeysOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = SigningKeys)]
+pub(super) struct KeysOut {
+    #[schema(value_type = String)]
     endpoint_id: EndpointId,
     /// The new one, in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     signing_secret: Option<String>,
     keys: Vec<KeyOut>,
     /// Its own for `X-Ledger-Signature`, in a reveal; its account's signs if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     ledger_secret: Option<String>,
 }
 
-#[derive(Serialize)]
-struct OwnOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = OwnLedgerSecret)]
+pub(super) struct OwnOut {
+    #[schema(value_type = String)]
     endpoint_id: EndpointId,
     ledger_secret: String,
 }
 
-#[derive(Serialize)]
-struct KeyOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = SigningKey)]
+pub(super) struct KeyOut {
+    #[schema(value_type = String)]
     id: KeyId,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     secret: Option<String>,
     /// `null` while it is the newest.
+    #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }
 
-#[derive(Serialize)]
-struct TextOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AccountSecret)]
+pub(super) struct TextOut {
+    #[schema(value_type = String)]
     account_id: AccountId,
     secret: String,
 }

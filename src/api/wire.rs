@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use super::ApiState;
 use super::fields::too_deep;
+use super::openapi::words;
 use super::policies::{moment_text, schedule_json};
 use super::problem::Problem;
 use crate::explain::{Explanation, Known, actor, explain, explain_event, not_yet_taken_in};
@@ -42,22 +43,32 @@ pub struct PageOut<T> {
     pub searched_back_to: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Account)]
 pub struct AccountOut {
+    #[schema(value_type = String)]
     id: AccountId,
     name: String,
+    #[schema(required = true)]
     owner_email: Option<String>,
+    #[schema(value_type = Option<words::Schedule>, required = true)]
     schedule: Option<Value>,
+    #[schema(value_type = Option<words::ResponsePolicy>, required = true)]
     response_policy: Option<ResponsePolicy>,
+    #[schema(value_type = words::Rollout)]
     webhook_retries: Rollout,
+    #[schema(format = DateTime)]
     created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub secret: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub deliveries: Option<CountsOut>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Counts)]
 pub struct CountsOut {
     enqueued: u64,
     pending: u64,
@@ -67,57 +78,80 @@ pub struct CountsOut {
     cancelled: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Endpoint)]
 pub struct EndpointOut {
+    #[schema(value_type = String)]
     id: EndpointId,
+    #[schema(value_type = String)]
     account_id: AccountId,
     #[serde(skip_serializing_if = "String::is_empty")]
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     queue: Option<String>,
     event_types: Vec<String>,
     description: String,
+    #[schema(value_type = Option<words::Schedule>, required = true)]
     schedule: Option<Value>,
+    #[schema(value_type = Option<words::ResponsePolicy>, required = true)]
     response_policy: Option<ResponsePolicy>,
     timeout_ms: u64,
     in_flight_max: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub rate_per_second: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub disable_after_secs: Option<u64>,
+    #[schema(value_type = words::BodyForm)]
     pub body_form: BodyForm,
+    #[schema(value_type = Vec<words::Scheme>)]
     signature_schemes: Vec<&'static str>,
     /// Whether it has a secret of its own for `X-Ledger-Signature`, in place of its account's.
     own_ledger_secret: bool,
     /// Names as set; values are credentials as a rule, and stay inside.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: Map<String, Value>,
     version: u32,
+    #[schema(value_type = words::EndpointStatus)]
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     held: Option<HeldOut>,
+    #[schema(format = DateTime)]
     created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub signing_secret: Option<String>,
 }
 
-#[derive(Serialize)]
-struct HeldOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Held)]
+pub(super) struct HeldOut {
     reason: String,
+    #[schema(format = DateTime)]
     since: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub struct DeliveryRef {
+    #[schema(value_type = String)]
     pub id: DeliveryId,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
     pub endpoint_id: Option<EndpointId>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Event)]
 pub struct EventOut {
+    #[schema(value_type = String)]
     id: EventId,
+    #[schema(value_type = String)]
     account_id: AccountId,
     r#type: String,
+    #[schema(format = DateTime)]
     accepted_at: String,
     size: u32,
     content_type: String,
@@ -125,50 +159,70 @@ pub struct EventOut {
     explanation: Explanation,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Delivery)]
 pub struct DeliveryOut {
+    #[schema(value_type = String)]
     pub id: DeliveryId,
+    #[schema(value_type = String)]
     event_id: EventId,
     event_type: String,
+    #[schema(value_type = String)]
     account_id: AccountId,
+    #[schema(value_type = String)]
     endpoint_id: EndpointId,
     #[serde(skip_serializing_if = "String::is_empty")]
     endpoint_url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     queue: Option<String>,
+    #[schema(value_type = words::Status)]
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::HeldBy>, nullable = false)]
     held_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
     due_at: Option<String>,
     run: u32,
     r#try: u32,
     tries: u32,
     attempts: u32,
+    #[schema(format = DateTime)]
     created_at: String,
+    #[schema(format = DateTime)]
     updated_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     last_attempt: Option<LastAttemptOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::DeadReason>, nullable = false)]
     dead_reason: Option<DeadReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
     pub payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub payload_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub explanation: Option<Explanation>,
 }
 
-#[derive(Serialize)]
-struct LastAttemptOut {
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = LastAttempt)]
+pub(super) struct LastAttemptOut {
     number: u32,
     at: String,
     took_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     status_code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::ErrorClass>, nullable = false)]
     error: Option<ErrorClass>,
 }
 

@@ -25,7 +25,7 @@ pub use event::{explain_event, not_yet_taken_in};
 pub use words::{actor, moment, moment_near, span};
 
 /// An answer for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Explanation {
     /// One or two sentences that begin with `Yes.`, `Not yet.` or `No.`.
     pub sentence: String,
