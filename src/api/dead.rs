@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::ApiState;
 use super::accounts::{account_id, known};
+use super::deliveries::event_type;
 use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::Problem;
@@ -54,7 +55,7 @@ pub(super) async fn groups(api: ApiState, request: Request) -> Result<Response, 
     let mut params = Params::of(request.uri());
     let account = params.one("account_id")?;
     let endpoint: Option<EndpointId> = params.read("endpoint_id")?;
-    let event_type = params.one("event_type")?;
+    let event_type = event_type(&mut params)?;
     let reason = params.one("reason")?.map(|word| reason(&word)).transpose()?;
     let limit = params.limit()?;
     params.finish()?;

@@ -73,6 +73,15 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     page(&request, out)
 }
 
+/// The filter by event type: one, or a prefix before `*`.
+pub(super) fn event_type(params: &mut Params) -> Result<Option<String>, Problem> {
+    let event_type = params.one("event_type")?;
+    if event_type.as_ref().is_some_and(|text| text.len() > super::envelope::TYPE_CHARS_MAX) {
+        return Err(Problem::query("event_type", "an event type has at most 128 characters"));
+    }
+    Ok(event_type)
+}
+
 fn filter(params: &mut Params) -> Result<Filter, Problem> {
     let mut statuses = Vec::new();
     for word in params.all("status") {
@@ -82,10 +91,7 @@ fn filter(params: &mut Params) -> Result<Filter, Problem> {
     }
     statuses.sort();
     statuses.dedup();
-    let event_type = params.one("event_type")?;
-    if event_type.as_ref().is_some_and(|text| text.len() > super::envelope::TYPE_CHARS_MAX) {
-        return Err(Problem::query("event_type", "an event type has at most 128 characters"));
-    }
+    let event_type = event_type(params)?;
     let (since, until) = (params.moment("since")?, params.moment("until")?);
     if since.zip(until).is_some_and(|(since, until)| since > until) {
         return Err(Problem::query("since", "`since` is after `until`"));

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiState;
 use super::accounts::account_id;
+use super::deliveries::event_type;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::wire::{Sight, timeline_entry};
@@ -133,7 +134,7 @@ impl Wanted {
         if facts.iter().any(|name| name.len() > 32 || !name.bytes().all(|b| b.is_ascii_alphabetic())) {
             return Err(Problem::query("fact", "names of facts are wanted, as `Delivered,Dead`"));
         }
-        let event_type = params.one("event_type")?;
+        let event_type = event_type(params)?;
         Ok(Wanted { account, endpoint: params.read("endpoint_id")?, event_type, statuses, facts })
     }
 

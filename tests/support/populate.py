@@ -35,10 +35,6 @@ things = {
 # A refusal by the state of things, or of the version that is asked for, is one too.
 print("[checks.negative_data_rejection]")
 print("expected-statuses = [400, 401, 403, 404, 409, 410, 412, 415, 422]")
-# What does not fit in a batch is refused in its place, within a 202.
-print("[[operations]]")
-print("include-path = '/v1/events/batch'")
-print("checks.negative_data_rejection.enabled = false")
 for path, thing in things.items():
     noun, name = path.rstrip("}").split("/{")
     print("[[operations]]")
