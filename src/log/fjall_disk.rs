@@ -3,11 +3,12 @@
 //!
 //! Never takes a snapshot on its own account, and never knows entries, batches or marks.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,8 +89,8 @@ impl FjallDisk {
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .worker_threads(WORKERS);
         // Lengths in a journal are believed until they contradict each other; then recovery panics.
-        let database = catch_unwind(AssertUnwindSafe(|| builder.open()))
-            .map_err(|_| Error::Damaged("its journal cannot be replayed".into()))?
+        let database = caught(|| builder.open())
+            .ok_or_else(|| Error::Damaged("its journal cannot be replayed".into()))?
             .map_err(explain)?;
         let mut handles = Handles::default();
         for name in database.list_keyspace_names() {
@@ -146,6 +147,26 @@ impl Handles {
         let name = space.to_string();
         self.named.get(&name).ok_or(Error::NoSpace(name))
     }
+}
+
+/// What comes of a call, unless it panics. That is an answer here, so nothing is printed of it.
+fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
+    thread_local! {
+        static EXPECTED: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !EXPECTED.get() {
+                before(panic);
+            }
+        }));
+    });
+    EXPECTED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(call));
+    EXPECTED.set(false);
+    result.ok()
 }
 
 impl Read for FjallDisk {
