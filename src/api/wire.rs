@@ -17,6 +17,7 @@ use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
 use hooklog_projections::tables::EndpointDelivery;
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -419,10 +420,10 @@ impl<'a> Sight<'a> {
         let Some(delivery) = &self.row(row)? else {
             return Ok(not_yet_taken_in(&row.event_type, row.enqueued_at, self.now));
         };
-        let owed = match (self.moment, &delivery.state) {
-            (None, _) => self.view.is_owed(place)?,
-            (Some(moment), State::Dead { .. }) => self.view.is_owed_at(place, delivery.latest, moment)?,
-            (Some(_), _) => false,
+        let upto = self.moment.map_or(Seq(u64::MAX), |moment| moment.upto);
+        let word = &match &delivery.state {
+            State::Dead { .. } => self.view.word_of(place, delivery.latest, upto)?,
+            _ => Word::Owed,
         };
         let story = &self.view.story(delivery)?;
         let (tries, now, as_of) = (self.tries(delivery)?, self.now, self.moment.is_some());
@@ -430,7 +431,7 @@ impl<'a> Sight<'a> {
         let (gate_until, waiting) = (lane.gate_until, (!as_of).then_some(lane.waiting));
         let (endpoint, account) = (&self.endpoints[&row.endpoint].0, &self.account);
         let known =
-            Known { delivery, story, endpoint, account, gate_until, waiting, tries, owed, now, as_of };
+            Known { delivery, story, endpoint, account, gate_until, waiting, tries, word, now, as_of };
         Ok(explain(&known))
     }
 
@@ -611,7 +612,8 @@ fn fact(fact: &Fact) -> Value {
         Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),
         Fact::EndpointDisabled { reason, .. } => json!({ "reason": disabled_words(reason) }),
         Fact::EndpointGated { until, .. } => json!({ "until": moment_text(*until) }),
-        Fact::OwnerTold { channel, .. } => json!({ "channel": channel }),
+        Fact::OwnerTold { channel, refused, .. } => json!({ "channel": channel, "refused": refused }),
+        Fact::EndpointKeptFailing { since, .. } => json!({ "since": moment_text(*since) }),
         // Settings and secrets: whoever may see them asks for them.
         _ => json!({}),
     }
