@@ -116,7 +116,7 @@ async fn c118_what_was_replayed_in_time_is_nobodys_worry() {
     world.endpoint(&account, &hook.url("/")).await;
     die(&world, &account, 0, 1).await;
     die(&world, &account, 1, 1).await;
-    world.post("/v1/events/evt-0/replay", json!({ "account_id": account })).await.ok(202);
+    world.post("/v1/events/evt-0/replay", json!({})).await.ok(202);
     let event = world.get(&format!("/v1/events/evt-0?account_id={account}")).await.ok(200);
     world.until(&delivery(&event), "delivered").await;
     world.advance(BUNDLE_FOR).await;
@@ -129,7 +129,7 @@ async fn c118_what_was_replayed_in_time_is_nobodys_worry() {
     let explained =
         || async { world.get(&format!("/v1/explain/{}", delivery(&event))).await.ok(200).to_string() };
     assert!(explained().await.contains("was told by e-mail at"), "{}", explained().await);
-    world.post("/v1/events/evt-1/replay", json!({ "account_id": account })).await.ok(202);
+    world.post("/v1/events/evt-1/replay", json!({})).await.ok(202);
     world.until_tried(&delivery(&event), 2).await;
     assert!(explained().await.contains("is yet to be told"), "{}", explained().await);
     world.advance(BUNDLE_FOR).await;
@@ -177,6 +177,7 @@ async fn c118_a_mail_server_that_is_down_delays_nobody_and_loses_nothing() {
     world.endpoint(&other, &hook.url("/well")).await;
     let event = world.event(&other, "e", "1").await;
     world.until(&delivery(&event), "delivered").await;
+    drop(tells);
     world.restart().await;
     let mut crab = Crab::at(port).await;
     // A start asks at once.

@@ -32,14 +32,14 @@ async fn owned(api: &Api) -> String {
     let body = change.to_string();
     let path = format!("/v1/accounts/{account}");
     let reply =
-        api.call(hyper::Method::PATCH, &path, "application/json", body.into()).await.expect("an answer");
+        api.call(hyper::Method::PATCH, &path, Some(("application/json", body.into()))).await.expect("an answer");
     assert_eq!(reply.status, 200, "{reply:?}");
     account
 }
 
 /// What is said of an event, once it has these words.
 async fn explained(api: &Api, account: &str, event: &str, words: &str) -> String {
-    let path = format!("/v1/events/{event}?account_id={account}&include=deliveries");
+    let path = format!("/v1/events/{event}?account_id={account}");
     let said = async {
         loop {
             let event = api.get(&path).await;

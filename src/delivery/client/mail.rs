@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use lettre::Address;
@@ -33,6 +33,8 @@ use super::{Lookup, faults};
 
 /// Bytes of a reply before TLS (RFC 5321 allows 512 a line; a greeting may have several).
 const REPLY_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of all replies on one connection: a dozen lines are usual, and each is parsed with all before it.
+const REPLIES_BYTES_MAX: usize = 16 * 1024;
 /// Characters that are kept of what a server said.
 const SAID_CHARS_MAX: usize = 200;
 /// How long a farewell may take: the message is taken by then.
@@ -137,15 +139,15 @@ impl Post {
             IpAddr::V6(address) => ClientId::Ipv6(address),
         };
         let line = match relay.security {
-            Security::None => Line { unread: b"", wire: Wire::Plain(stream) },
+            Security::None => Line { unread: b"", read: 0, wire: Wire::Plain(stream) },
             Security::Tls => {
-                Line { unread: b"", wire: Wire::Tls(Box::new(self.protect(relay, stream).await?)) }
+                Line { unread: b"", read: 0, wire: Wire::Tls(Box::new(self.protect(relay, stream).await?)) }
             }
             Security::StartTls => {
                 let stream = start_tls(stream, &own).await?;
                 let wire = Wire::Tls(Box::new(self.protect(relay, stream).await?));
                 // The greeting came before: TLS has none of its own.
-                Line { unread: b"220 under TLS\r\n", wire }
+                Line { unread: b"220 under TLS\r\n", read: 0, wire }
             }
         };
         let mut conn =
@@ -285,6 +287,7 @@ fn clean(text: &str) -> String {
 #[derive(Debug)]
 struct Line {
     unread: &'static [u8],
+    read: usize,
     wire: Wire,
 }
 
@@ -315,10 +318,16 @@ impl AsyncRead for Line {
             self.unread = later;
             return Poll::Ready(Ok(()));
         }
-        match &mut self.wire {
+        if self.read >= REPLIES_BYTES_MAX {
+            return Poll::Ready(Err(io::Error::other("the mail server says too much")));
+        }
+        let before = buf.filled().len();
+        ready!(match &mut self.wire {
             Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        })?;
+        self.read += buf.filled().len() - before;
+        Poll::Ready(Ok(()))
     }
 }
 
