@@ -6,7 +6,6 @@ mod accounts;
 mod audit;
 mod bench;
 mod bench_receiver;
-mod checker;
 mod child;
 mod client;
 mod csv;
