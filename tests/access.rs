@@ -268,6 +268,16 @@ async fn an_attempt_of_another_account_is_not_there() {
     let shown = world.ask("GET", &format!("/v1/attempts/{id}"), Some(&own), "").await.ok(200);
     assert_eq!((&shown["account_id"], shown.get("address")), (&json!(ours), None), "a customer does not");
     let delivery = text(&shown["delivery_id"]);
+    // Nor are the secrets of its endpoint there to be checked with.
+    let captured =
+        |endpoint: &Value| json!({ "headers": {}, "body": "", "endpoint_id": endpoint }).to_string();
+    let ours_by = async |key: &str, endpoint: &Value| {
+        world.ask("POST", "/v1/verify", Some(key), &captured(endpoint)).await
+    };
+    assert_eq!(ours_by(&own, &shown["endpoint_id"]).await.ok(200)["valid"], false);
+    let nobodys = ours_by(&other, &json!("ep_00000000000000000000000009")).await.tell();
+    assert_eq!(nobodys.0, 404);
+    assert_eq!(ours_by(&other, &shown["endpoint_id"]).await.tell(), nobodys);
     // The same number as another kind's name, one with a changed end, one that was never drawn, and no id at all.
     let other_end = if id.ends_with('0') { "1" } else { "0" };
     let changed = format!("{}{other_end}", &id[..id.len() - 1]);

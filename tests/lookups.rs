@@ -297,15 +297,14 @@ async fn a_captured_request_is_judged_with_an_endpoints_secrets_or_with_ones_own
             captured[name] = value.clone();
         }
         let answer = world.post("/v1/verify", captured).await;
-        let text = String::from_utf8(answer.body.to_vec()).expect("text");
+        let whole = String::from_utf8(answer.body.to_vec()).expect("text");
         for secret in [SECRET, SECOND] {
-            assert!(!text.contains(&secret[6..]), "a secret is in {text}");
+            assert!(!whole.contains(&secret[6..]), "a secret is in {whole}");
         }
         let verdict = answer.ok(200);
         let checks = verdict["checks"].as_array().expect("a list").iter();
-        let told: Vec<_> = checks
-            .map(|check| format!("{} {}", text_of(&check["scheme"]), text_of(&check["result"])))
-            .collect();
+        let told: Vec<_> =
+            checks.map(|check| format!("{} {}", text(&check["scheme"]), text(&check["result"]))).collect();
         (verdict["valid"].as_bool().expect("a flag"), told.join(", "))
     };
     let right = (true, "standard valid, ledger valid".to_owned());
@@ -357,10 +356,6 @@ async fn a_captured_request_is_judged_with_an_endpoints_secrets_or_with_ones_own
     assert_eq!(world.post("/v1/verify", unknown).await.refused(404), ["not-found"]);
     // Neither a secret nor what was captured is logged; what is checked under a key is kept under none.
     world.always_true(&mut [&mut hook]).await;
-}
-
-fn text_of(value: &Value) -> String {
-    text(value)
 }
 
 /// Each route tells all that is wrong with its query, in one shape.

@@ -121,6 +121,7 @@ mod tests {
         }
         let refused = failures.refuse(here, None, Millis(1_000));
         assert_eq!((refused.kind, refused.retry_after), (Kind::TooMany, Some(299)));
+        assert_eq!(refused.quota.map(|quota| quota.name), Some("failures-network"));
         assert!(!failures.may_guess(here, Millis(1_000)));
         assert!(failures.may_guess(there, Millis(1_000)), "others are not meant");
         assert!(failures.may_guess(here, SPAN), "it ends");
