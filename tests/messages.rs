@@ -31,8 +31,10 @@ async fn owned(api: &Api) -> String {
     let change = json!({ "owner_email": "owner@acme.example" });
     let body = change.to_string();
     let path = format!("/v1/accounts/{account}");
-    let reply =
-        api.call(hyper::Method::PATCH, &path, Some(("application/json", body.into()))).await.expect("an answer");
+    let reply = api
+        .call(hyper::Method::PATCH, &path, Some(("application/json", body.into())))
+        .await
+        .expect("an answer");
     assert_eq!(reply.status, 200, "{reply:?}");
     account
 }

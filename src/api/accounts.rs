@@ -102,8 +102,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     const LIST: &str = "accounts";
     let mut params = Params::of(request.uri());
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
     params.finish()?;
     let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(AccountId);
     let mut rows = api

@@ -9,7 +9,7 @@ use hooklog_projections::ids::Seq;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::accounts::page;
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::query::Params;
@@ -18,10 +18,9 @@ use crate::explain::actor;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|account| account_id(&api, &account)).transpose()?;
-    let by = params.one("actor")?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let account = api.account_filter(&mut params)?;
+    let by = params.one("actor");
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
     params.finish()?;
     let list = format!("audit {account:?} {by:?}");
     let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;

@@ -161,9 +161,8 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
-    params.finish()?;
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
+    let account = params.finish_with(account)?;
     let list = format!("replays {account}");
     let from = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
     let before = ReplayId(from.unwrap_or(u128::MAX));

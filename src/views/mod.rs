@@ -6,6 +6,7 @@ pub mod as_of;
 pub mod bulk;
 pub mod check;
 pub mod events;
+mod named;
 pub mod plan;
 pub mod query;
 pub mod rebuild;
