@@ -10,21 +10,20 @@ use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::accounts::account_id;
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
+use super::paging::Asked;
 use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues;
-use super::rim::{json, json_body_or_none};
-use super::wire::{DeliveryOut, Include, PageOut};
+use super::rim::{json, small_body_or_none};
+use super::wire::{DeliveryOut, Include};
 use crate::engine::Command;
 use crate::views::View;
-use crate::views::query::Filter;
-
-const WISH_BYTES_MAX: usize = 32 * 1024;
+use crate::views::history::Filter;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
@@ -32,8 +31,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let queue = params.one("queue")?;
     let mut filter = filter(&mut params)?;
     let include = include(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let asked = Asked::read(&mut params)?;
     params.finish()?;
     let named = named.map(|named| account_id(&api, &named)).transpose()?;
     let account = match queue {
@@ -50,27 +48,21 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
         }
         None => api.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))?,
     };
-    // Filters of equal effect are the same list.
-    let list = format!("deliveries {account} {filter:?}");
-    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let out = api
+    let paging = asked.of(&api, format!("deliveries {account} {filter:?}"))?;
+    let (place, limit) = (paging.place, paging.limit);
+    let page = api
         .read(move |api, view| {
             let mut sight = sight(api, view, account)?;
-            let before =
-                before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
-            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
-            let searched_back_to = found.searched_back_to.map(moment_text);
-            let ids = api.shared.handle.published().ids();
-            let next_cursor =
-                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
-            let mut data = Vec::with_capacity(found.rows.len());
-            for (key, row) in &found.rows {
-                data.push(sight.delivery(*key, row, include)?);
-            }
-            Ok(PageOut { data, next_cursor, searched_back_to })
+            let published = api.shared.handle.published();
+            let place = place.map(|id| published.ids().delivery_seq(DeliveryId(id)).unwrap_or_default());
+            let found = view.history(account, &filter, place, limit)?;
+            found.shown(
+                |(key, row)| sight.delivery(key, &row, include),
+                |(seq, at)| published.ids().delivery_id(seq, at).0,
+            )
         })
         .await?;
-    page(&request, out)
+    paging.answer(&api, &request, page)
 }
 
 /// The filter by event type: one, or a prefix before `*`.
@@ -92,7 +84,7 @@ fn filter(params: &mut Params) -> Result<Filter, Problem> {
     statuses.sort();
     statuses.dedup();
     let event_type = event_type(params)?;
-    let (since, until) = (params.moment("since")?, params.moment("until")?);
+    let (since, until) = (params.edge("since")?, params.edge("until")?);
     if since.zip(until).is_some_and(|(since, until)| since > until) {
         return Err(Problem::query("since", "`since` is after `until`"));
     }
@@ -187,7 +179,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let reason = wish.reason.into();
     replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
@@ -199,7 +191,7 @@ pub(super) async fn retry_now(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     replayed(&api, Command::RetryNow { delivery }).await
 }
@@ -210,7 +202,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id.clone(), request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let reason = reason(&mut fields).into();
     fields.finish()?;

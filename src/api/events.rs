@@ -21,7 +21,7 @@ use super::fields::{Fields, bad, flag, parse, text, word};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
+use super::rim::{RequestId, json, json_body, small_body_or_none, whole};
 use super::wire::{DeliveryRef, Sight, timeline_entry};
 use super::{ApiState, idempotency, unexpected};
 use crate::engine::{Answer, Command, Enqueue, Scope};
@@ -33,8 +33,6 @@ use crate::views::View;
 const BATCH_MAX: usize = 500;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the body of a replay and the like.
-const WISH_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a raw event's content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
@@ -244,7 +242,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let (account, event) =
         api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;

@@ -6,7 +6,7 @@ use axum::http::Uri;
 use hooklog_projections::time::Timestamp;
 use url::form_urlencoded;
 
-use super::policies::moment;
+use super::policies::{edge, moment};
 use super::problem::Problem;
 
 /// Rows of a page if nobody says.
@@ -17,7 +17,6 @@ pub const LIMIT_MAX: usize = 500;
 /// The parameters of one request, taken one by one.
 pub struct Params {
     pairs: Vec<(String, String)>,
-    path: String,
 }
 
 impl Params {
@@ -25,7 +24,7 @@ impl Params {
     pub fn of(uri: &Uri) -> Params {
         let query = uri.query().unwrap_or_default();
         let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        Params { pairs, path: uri.path().to_owned() }
+        Params { pairs }
     }
 
     /// All values of a parameter; commas separate values too.
@@ -78,10 +77,23 @@ impl Params {
 
     /// A moment: RFC 3339 with any offset, whose `+` may stand there bare.
     pub fn moment(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        self.time(name, moment)
+    }
+
+    /// Where a range of moments begins or ends.
+    pub fn edge(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        self.time(name, edge)
+    }
+
+    fn time(
+        &mut self,
+        name: &str,
+        read: impl Fn(&str) -> Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, Problem> {
         let value = self.one(name)?;
         let wrong =
             || Problem::query(name, "an RFC 3339 time with an offset is wanted, as 2026-11-30T09:14:02Z");
-        value.map(|value| moment(&value.replace(' ', "+")).ok_or_else(wrong)).transpose()
+        value.map(|value| read(&value.replace(' ', "+")).ok_or_else(wrong)).transpose()
     }
 
     /// Rows of a page.
@@ -106,13 +118,13 @@ impl Params {
         }
     }
 
-    /// A `Link` to the page at `cursor`, with the other parameters as they came.
-    pub fn next_link(uri: &Uri, cursor: &str) -> String {
+    /// The query of an address with one parameter set to this.
+    pub fn with(uri: &Uri, name: &str, value: &str) -> String {
         let params = Params::of(uri);
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(params.pairs.iter().filter(|(name, _)| name != "cursor"));
-        query.append_pair("cursor", cursor);
-        format!("<{}?{}>; rel=\"next\"", params.path, query.finish())
+        query.extend_pairs(params.pairs.iter().filter(|(known, _)| known != name));
+        query.append_pair(name, value);
+        query.finish()
     }
 }
 

@@ -207,7 +207,7 @@ fn replays() -> Vec<Operation> {
             .in_endpoint()
             .of_type()
             .word::<DeadReason>("reason", "")
-            .query("limit", limit, "Groups that are shown; more than 200 are 200.")
+            .query("limit", limit, "Groups that are shown; more than 500 are 500.")
             .gives::<GroupsOut>(200, "The groups."),
         op("POST /v1/replays", "createReplay", "Sends again in bulk, or plans it.")
             .takes::<NewReplay>()
