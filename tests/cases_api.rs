@@ -122,7 +122,9 @@ async fn c112_pages_neither_skip_nor_repeat() {
     assert!(left.load(Ordering::SeqCst) > 15);
 
     // Every other list, both ways.
+    let quiet = world.account().await;
     for n in 0..5 {
+        world.event(&quiet, &format!("nobody-{n}"), "{}").await;
         world.endpoint(&ours, &format!("https://h{n}.customer.example.com/")).await;
         world.post("/v1/keys", json!({ "role": "support", "label": format!("{n}") })).await.ok(201);
         let filter = json!({ "status": "dead" });
@@ -132,9 +134,14 @@ async fn c112_pages_neither_skip_nor_repeat() {
             .ok(202);
     }
     for (list, rows) in [
-        ("/v1/accounts?".to_owned(), 2),
+        ("/v1/accounts?".to_owned(), 3),
         (format!("/v1/endpoints?account_id={ours}"), 6),
         (format!("/v1/replays?account_id={ours}"), 5),
+        (format!("/v1/events?account_id={theirs}"), 20),
+        (format!("/v1/events?account_id={theirs}&event_type=a.*&since={at}"), 20),
+        (format!("/v1/events?account_id={theirs}&event_type=no.such"), 0),
+        (format!("/v1/events?account_id={quiet}&status=unmatched"), 5),
+        (format!("/v1/events?account_id={quiet}"), 5),
         ("/v1/keys?".to_owned(), 5),
     ] {
         for limit in [1, 2, 3, 50] {

@@ -100,7 +100,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let asked = Asked::read(&mut params)?;
+    let asked = Asked::read(&mut params);
     params.finish()?;
     let own = api.caller.account;
     let paging = asked.of(&api, format!("accounts {own:?}"))?;

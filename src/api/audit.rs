@@ -9,7 +9,6 @@ use hooklog_projections::ids::Seq;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
-use super::accounts::account_id;
 use super::paging::Asked;
 use super::policies::moment_text;
 use super::problem::Problem;
@@ -18,9 +17,9 @@ use crate::explain::actor;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|account| account_id(&api, &account)).transpose()?;
-    let by = params.one("actor")?;
-    let asked = Asked::read(&mut params)?;
+    let account = api.account_filter(&mut params)?;
+    let by = params.one("actor");
+    let asked = Asked::read(&mut params);
     params.finish()?;
     let paging = asked.of(&api, format!("audit {account:?} {by:?}"))?;
     let (place, limit) = (paging.place.map(|at| Seq(u64::try_from(at).unwrap_or(u64::MAX))), paging.limit);

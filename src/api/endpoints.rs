@@ -4,7 +4,7 @@ use axum::extract::{Path, Request};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use hooklog_projections::account::Endpoint;
+use hooklog_projections::account::{Endpoint, Hold};
 use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
@@ -14,11 +14,11 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::accounts::known;
-use super::envelope::event_type;
-use super::events::{account_of, reason};
+use super::envelope::{self, event_type};
+use super::events::{accept, account_of, reason, respond};
 use super::fields::{Bad, Fields, bad, number, parse, text, word};
 use super::paging::Asked;
-use super::policies::{response_policy, schedule};
+use super::policies::{moment_text, response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues::fits_a_queue;
@@ -28,6 +28,7 @@ use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::delivery::guard;
 use crate::delivery::request::{self, SignatureHeader};
+use crate::engine::command::TEST_TYPE;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
 use crate::views::View;
@@ -189,8 +190,8 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let asked = Asked::read(&mut params)?;
-    params.finish()?;
+    let asked = Asked::read(&mut params);
+    let account = params.finish_with(account)?;
     let paging = asked.of(&api, format!("endpoints {account}"))?;
     let mut rows = api
         .read(move |_, view| {
@@ -306,6 +307,42 @@ pub(super) async fn resume(
     Fields::read_or_empty(&body)?.finish()?;
     api.ask(Command::ResumeEndpoint { key }).await?;
     answer(&api, key, StatusCode::OK, None).await
+}
+
+/// Sends a test event to this endpoint alone: an ordinary delivery, of one try.
+pub(super) async fn test(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = small_body_or_none(request).await?;
+    Fields::read_or_empty(&body)?.finish()?;
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if row.settings.queue.is_some() {
+        let detail = "workers claim from a queue: put a job in with POST /v1/queues/{name}/jobs";
+        return Err(Problem::new(Kind::NotOfAQueue, detail));
+    }
+    let held = |kind, what: &str, at| {
+        let detail = format!("it is {what} since {}: nothing was sent; resume it first", moment_text(at));
+        Err(Problem::new(kind, detail))
+    };
+    match row.hold {
+        Some(Hold::Paused { at, .. }) => return held(Kind::Paused, "paused", at),
+        Some(Hold::Disabled { at, .. }) => return held(Kind::Disabled, "disabled", at),
+        // A removed one is refused as any event to it is.
+        Some(Hold::Removed { .. }) | None => {}
+    }
+    api.spend_replay()?;
+    let (account, endpoint) = (key.account, key.endpoint);
+    // The same each time, so that it is one event under one `Idempotency-Key`.
+    let event = serde_json::json!({
+        "account_id": account, "endpoint_id": endpoint, "type": TEST_TYPE, "max_tries": 1,
+        "data": { "test": true, "endpoint_id": endpoint },
+    });
+    let enqueue = envelope::read(&api, Fields::read(event.to_string().as_bytes())?, 0)?;
+    let (status, out) = accept(&api, enqueue).await?;
+    respond(&api, status, &out)
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.

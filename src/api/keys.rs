@@ -127,7 +127,7 @@ pub(super) async fn first(api: &ApiState) -> Result<Option<Zeroizing<String>>, P
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let asked = Asked::read(&mut params)?;
+    let asked = Asked::read(&mut params);
     params.finish()?;
     let paging = asked.of(&api, "keys".into())?;
     let (place, limit) = (paging.place.map(ApiKeyId), paging.limit);

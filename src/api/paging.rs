@@ -43,8 +43,8 @@ struct PageOut<T> {
 
 impl Asked {
     /// Those of a request.
-    pub(super) fn read(params: &mut Params) -> Result<Asked, Problem> {
-        Ok(Asked { limit: params.limit()?, cursor: params.one("cursor")? })
+    pub(super) fn read(params: &mut Params) -> Asked {
+        Asked { limit: params.limit(), cursor: params.one("cursor") }
     }
 
     /// The page that is meant, of the list that `list` describes: its route and every filter. Filters of equal

@@ -161,8 +161,8 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let asked = Asked::read(&mut params)?;
-    params.finish()?;
+    let asked = Asked::read(&mut params);
+    let account = params.finish_with(account)?;
     let paging = asked.of(&api, format!("replays {account}"))?;
     let (place, limit) = (paging.place.map(ReplayId), paging.limit);
     let page = api

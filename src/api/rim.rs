@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
+use super::quotas::Told;
 use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
 use crate::ids::drawn;
@@ -36,6 +37,8 @@ pub(super) struct RequestId(pub String);
 pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
     let id = RequestId(request_id(request.headers(), &api));
     request.extensions_mut().insert(id.clone());
+    let told = Told::default();
+    request.extensions_mut().insert(told.clone());
     let response = match access::admit(&api, &request) {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
@@ -55,6 +58,7 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
     };
     let mut response = shaped(response, &id.0);
     let headers = response.headers_mut();
+    told.write(headers);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(value) = HeaderValue::from_str(&id.0) {

@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod check;
 pub mod events;
 pub mod history;
+mod named;
 pub mod paging;
 pub mod plan;
 pub mod query;
