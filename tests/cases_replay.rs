@@ -352,6 +352,8 @@ async fn c98_a_hurried_try_takes_the_place_of_the_one_that_was_due() {
         tried += 1;
         if tried % 2 == 0 {
             world.post(&path, json!({})).await.ok(202);
+            // After five failures in a row the breaker wants a pause.
+            world.advance_secs(60).await;
         } else {
             world.advance(Millis(*waits.last().expect("it waits"))).await;
         }
