@@ -37,15 +37,6 @@ use crate::views::{Moment, View};
 /// Stands for a value that is somebody's secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// A page of anything.
-#[derive(Serialize)]
-pub struct PageOut<T> {
-    pub data: Vec<T>,
-    pub next_cursor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub searched_back_to: Option<String>,
-}
-
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Account)]
 pub struct AccountOut {

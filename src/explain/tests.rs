@@ -3,7 +3,7 @@
 use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{
     AccountSettings, Actor, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
-    Response, Schemes, Sealed,
+    Response, Sealed,
 };
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
@@ -63,18 +63,7 @@ impl Case {
             endpoint: Endpoint {
                 settings: EndpointSettings {
                     url: "https://hooks.customer.example/in?token=s3cret".into(),
-                    event_types: vec!["*".into()],
-                    description: "".into(),
-                    schedule: None,
-                    response_policy: None,
-                    timeout: Millis(10_000),
-                    in_flight_max: 8,
-                    schemes: Schemes { standard: true, ledger: true },
-                    headers: vec![],
-                    rate_per_second: None,
-                    disable_after: None,
-                    body_form: Default::default(),
-                    queue: None,
+                    ..EndpointSettings::default()
                 },
                 signing: vec![],
                 version: 1,
