@@ -590,3 +590,32 @@ async fn c41_what_is_no_http_is_one_failed_attempt() {
     }
     world.always_true(&mut [&mut hook]).await;
 }
+
+/// Whoever looks must not take a receiver that is down for a queue that is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_behind_an_open_breaker_says_so() {
+    let world = World::new().await;
+    let mut hook = Hook::scripted(vec![answer(500, "", "")]).await;
+    let account = world.account().await;
+    world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 1 })).await;
+    let mut ids = Vec::new();
+    for n in 0..7 {
+        ids.push(delivery(&world.event(&account, &format!("e{n}"), "1").await));
+    }
+    for id in &ids[..5] {
+        let tried = world.until_tried(id, 1).await;
+        assert!(tried.get("held_by").is_none(), "its own wait is longer than the breaker's: {tried}");
+    }
+    for id in &ids[5..] {
+        let held = world.delivery(id).await;
+        assert_eq!((&held["status"], &held["held_by"]), (&json!("pending"), &json!("breaker")), "{held}");
+        let explained = world.get(&format!("/v1/explain/{id}")).await.ok(200);
+        assert!(text(&explained["sentence"]).contains("seems to be down; the first try is"), "{explained}");
+        assert!(text(&explained["reasons"][0]).contains("5 times in a row"), "{explained}");
+    }
+    assert_eq!(hook.count(), 5, "nothing but probes goes there");
+    world.advance(Millis(1_000)).await;
+    world.until_tried(&ids[5], 1).await;
+    assert_eq!(hook.count(), 6, "one probe");
+    world.always_true(&mut [&mut hook]).await;
+}

@@ -23,7 +23,7 @@ use hooklog::secrets::MasterKey;
 use hooklog::views::check;
 use hooklog::views::query::Published;
 use hooklog_projections::TABLES;
-use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes, Sealed};
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{Jitter, Rollout, Schedule};
@@ -99,18 +99,7 @@ async fn furnish(handle: &Handle) {
         let key = EndpointKey { account: ACCOUNT, endpoint: EndpointId(n) };
         let settings = EndpointSettings {
             url: format!("https://r{n}.customer.net/").into(),
-            event_types: vec!["*".into()],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
-            in_flight_max: 8,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
+            ..EndpointSettings::default()
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![], secret: None };
         handle.ask(Actor::Cli, made).await.expect("it is new");

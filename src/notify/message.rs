@@ -166,7 +166,7 @@ fn host(settings: &EndpointSettings) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hooklog_projections::fact::{AccountSettings, Schemes, Sealed};
+    use hooklog_projections::fact::{AccountSettings, Sealed};
     use hooklog_projections::ids::{AccountId, EndpointId};
     use hooklog_projections::lifecycle::LastAttempt;
     use hooklog_projections::policy::Rollout;
@@ -186,17 +186,7 @@ mod tests {
         let settings = EndpointSettings {
             url: "https://hooks.acme.example/in?token=s3cret".into(),
             event_types: vec![],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
-            in_flight_max: 8,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
+            ..EndpointSettings::default()
         };
         let endpoint = Endpoint {
             settings,
