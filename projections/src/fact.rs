@@ -355,6 +355,9 @@ pub enum Fact {
         hash: SecretHash,
         /// Of no use from then on.
         expires_at: Timestamp,
+        /// Where the pages lead back to.
+        #[serde(default)]
+        return_url: Option<Text>,
     },
     /// A link was exchanged for a session, and is of no more use.
     PortalLinkUsed {
@@ -590,6 +593,28 @@ pub struct EndpointSettings {
     /// the store; an endpoint never becomes one, nor stops being one.
     #[serde(default)]
     pub queue: Option<Text>,
+}
+
+/// As they are unless it is said otherwise, but for the URL: every type of event, 10 s, eight requests at a time, both
+/// signatures.
+impl Default for EndpointSettings {
+    fn default() -> EndpointSettings {
+        EndpointSettings {
+            url: "".into(),
+            event_types: alloc::vec!["*".into()],
+            description: "".into(),
+            schedule: None,
+            response_policy: None,
+            timeout: Millis(10_000),
+            in_flight_max: 8,
+            schemes: Schemes { standard: true, ledger: true },
+            headers: Vec::new(),
+            rate_per_second: None,
+            disable_after: None,
+            body_form: BodyForm::default(),
+            queue: None,
+        }
+    }
 }
 
 /// What a request's body is.

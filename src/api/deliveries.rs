@@ -10,21 +10,19 @@ use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::page;
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
+use super::paging::Asked;
 use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues;
-use super::rim::{json, json_body_or_none};
-use super::wire::{DeliveryOut, Include, PageOut};
+use super::rim::{json, small_body_or_none};
+use super::wire::{DeliveryOut, Include};
 use crate::engine::Command;
 use crate::views::View;
-use crate::views::query::Filter;
-
-const WISH_BYTES_MAX: usize = 32 * 1024;
+use crate::views::history::Filter;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
@@ -32,8 +30,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let queue = params.one("queue");
     let mut filter = filter(&mut params);
     let include = include(&mut params);
-    let limit = params.limit();
-    let cursor = params.one("cursor");
+    let asked = Asked::read(&mut params);
     let account = api.scope(named)?;
     if queue.is_none() && account.is_none() {
         params.fail("account_id", "name the account");
@@ -53,27 +50,21 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
         }
         None => account.ok_or_else(|| Problem::query("account_id", "name the account"))?,
     };
-    // Filters of equal effect are the same list.
-    let list = format!("deliveries {account} {filter:?}");
-    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let out = api
+    let paging = asked.of(&api, format!("deliveries {account} {filter:?}"))?;
+    let (place, limit) = (paging.place, paging.limit);
+    let page = api
         .read(move |api, view| {
             let mut sight = sight(api, view, account)?;
-            let before =
-                before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
-            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
-            let searched_back_to = found.searched_back_to.map(moment_text);
-            let ids = api.shared.handle.published().ids();
-            let next_cursor =
-                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
-            let mut data = Vec::with_capacity(found.rows.len());
-            for (key, row) in &found.rows {
-                data.push(sight.delivery(*key, row, include)?);
-            }
-            Ok(PageOut { data, next_cursor, searched_back_to })
+            let published = api.shared.handle.published();
+            let place = place.map(|id| published.ids().delivery_seq(DeliveryId(id)).unwrap_or_default());
+            let found = view.history(account, &filter, place, limit)?;
+            found.shown(
+                |(key, row)| sight.delivery(key, &row, include),
+                |(seq, at)| published.ids().delivery_id(seq, at).0,
+            )
         })
         .await?;
-    page(&request, out)
+    paging.answer(&api, &request, page)
 }
 
 fn filter(params: &mut Params) -> Filter {
@@ -161,7 +152,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let reason = wish.reason.into();
     replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
@@ -173,7 +164,7 @@ pub(super) async fn retry_now(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     replayed(&api, Command::RetryNow { delivery }).await
 }
@@ -184,7 +175,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id.clone(), request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let reason = reason(&mut fields).into();
     fields.finish()?;

@@ -16,29 +16,28 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
 
 use super::access::no_delivery;
-use super::accounts::{known, page};
+use super::accounts::known;
 use super::attempts::attempt_of;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::{self, About};
 use super::fields::{Fields, bad, flag, parse, text, word};
+use super::paging::Asked;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
-use super::wire::{self, DeliveryRef, PageOut, Sight, timeline_entry};
+use super::rim::{RequestId, json, json_body, small_body_or_none, whole};
+use super::wire::{self, DeliveryRef, Sight, timeline_entry};
 use super::{ApiState, idempotency, unexpected};
 use crate::engine::{Answer, Command, Enqueue, Scope};
 use crate::explain::{Explanation, explain_event};
 use crate::log::{BodySlot, Order};
-use crate::views::View;
 use crate::views::events::Events;
+use crate::views::{Page, Place, View};
 
 /// Events of one batch.
 const BATCH_MAX: usize = 500;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the body of a replay and the like.
-const WISH_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a raw event's content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
@@ -105,38 +104,51 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
         })
         .is_empty();
     let (event_type, (since, until)) = (params.event_type(), params.span());
-    let (limit, cursor) = (params.limit(), params.one("cursor"));
+    let asked = Asked::read(&mut params);
     let account = params.finish_with(account)?;
-    let list = format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}");
-    let from = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let out = api
+    let paging =
+        asked.of(&api, format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}"))?;
+    let (place, limit) = (paging.place, paging.limit);
+    let page = api
         .read(move |api, view| {
             known(view, account)?;
             let ids = api.shared.handle.published().ids();
-            let from = from.and_then(|id| ids.delivery_seq(DeliveryId(id))).map(|(seq, _)| seq);
+            let place = place.map(|id| ids.delivery_seq(DeliveryId(id)).unwrap_or_default());
             let until = until.map(|until| view.first_since(until)).transpose()?;
-            let before = from.into_iter().chain(until).min().unwrap_or(Seq(u64::MAX));
-            let after = since.map(|since| view.first_since(since)).transpose()?;
-            let after = Seq(after.map_or(0, |first| first.0 - 1));
+            let since = since.map(|since| view.first_since(since)).transpose()?;
+            let (mut after, mut before) =
+                (Seq(since.map_or(0, |first| first.0 - 1)), until.unwrap_or(Seq(u64::MAX)));
+            let order = match place {
+                Place::First => Order::Descending,
+                Place::After((seq, _)) => {
+                    before = before.min(seq);
+                    Order::Descending
+                }
+                Place::UpTo((seq, _)) => {
+                    after = after.max(Seq(seq.0.saturating_sub(1)));
+                    Order::Ascending
+                }
+            };
             let wanted = event_type.as_deref();
+            let range = (after, before);
             let found = match unmatched {
                 _ if after.next() >= before => Events::default(),
-                Some(()) => view.unmatched(account, (after, before), wanted, limit)?,
-                None => view.events(account, (after, before), wanted, Order::Descending, limit)?,
+                Some(()) => view.unmatched(account, range, wanted, order, limit)?,
+                None => view.events(account, range, wanted, order, limit)?,
             };
-            let next = found.upto.map(|upto| view.entry(upto)).transpose()?;
-            let cut = next.as_ref().filter(|_| found.rows.len() < limit);
-            let searched_back_to = cut.map(|entry| moment_text(entry.at));
-            let position = next.map(|entry| ids.delivery_id(entry.seq, entry.at).0);
-            let next_cursor = position.map(|position| api.shared.cursors.write(&list, position));
-            let mut data = Vec::with_capacity(found.rows.len());
-            for (id, row) in found.rows {
-                data.push(listed(view, account, id, &row, with_payload)?);
-            }
-            Ok(PageOut { data, next_cursor, searched_back_to })
+            let upto = found.upto.map(|upto| view.entry(upto)).transpose()?;
+            let searched_to = upto.as_ref().filter(|_| found.rows.len() < limit).map(|entry| entry.at);
+            // On the way back the page before ends with whatever follows.
+            let beyond =
+                upto.map(|entry| (if place.leads_back() { entry.seq.next() } else { entry.seq }, entry.at));
+            let page = place.page(found.rows, limit, |(_, row)| (row.accepted, row.accepted_at), beyond);
+            Page { searched_to, ..page }.shown(
+                |(id, row)| listed(view, account, id, &row, with_payload),
+                |(seq, at)| ids.delivery_id(seq, at).0,
+            )
         })
         .await?;
-    page(&request, out)
+    paging.answer(&api, &request, page)
 }
 
 fn listed(
@@ -355,7 +367,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let (account, event) =
         api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;

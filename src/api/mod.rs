@@ -10,7 +10,7 @@
 //! | [`openapi`] | the API described, as JSON and as a page |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
-//! | `wire`, `cursor`, `problem` | what goes out |
+//! | `wire`, `paging`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
 
 pub mod access;
@@ -33,6 +33,7 @@ mod idempotency;
 mod keys;
 mod limits;
 pub mod openapi;
+mod paging;
 mod policies;
 mod portal;
 pub mod problem;

@@ -9,7 +9,7 @@ use hooklog_projections::time::Timestamp;
 use url::form_urlencoded;
 
 use super::envelope::TYPE_CHARS_MAX;
-use super::policies::moment;
+use super::policies::{edge, moment};
 use super::problem::Problem;
 
 /// Rows of a page if nobody says.
@@ -23,7 +23,6 @@ const TOLD_MAX: usize = 64;
 /// The parameters of one request, taken one by one. What does not fit is noted, and told at once at the end.
 pub struct Params {
     pairs: Vec<(String, String)>,
-    path: String,
     wrong: Vec<(String, String)>,
 }
 
@@ -32,7 +31,7 @@ impl Params {
     pub fn of(uri: &Uri) -> Params {
         let query = uri.query().unwrap_or_default();
         let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        Params { pairs, path: uri.path().to_owned(), wrong: Vec::new() }
+        Params { pairs, wrong: Vec::new() }
     }
 
     /// Notes that a parameter does not fit; of one parameter the first thing is told.
@@ -103,15 +102,19 @@ impl Params {
 
     /// A moment: RFC 3339 with any offset, whose `+` may stand there bare.
     pub fn moment(&mut self, name: &str) -> Option<Timestamp> {
+        self.time(name, moment)
+    }
+
+    fn time(&mut self, name: &str, read: fn(&str) -> Option<Timestamp>) -> Option<Timestamp> {
         self.one_of(name, |value| {
             let wrong = || "an RFC 3339 time with an offset is wanted, as 2026-11-30T09:14:02Z".to_owned();
-            moment(&value.replace(' ', "+")).ok_or_else(wrong)
+            read(&value.replace(' ', "+")).ok_or_else(wrong)
         })
     }
 
     /// From `since` (included) to `until`, each if it is given.
     pub fn span(&mut self) -> (Option<Timestamp>, Option<Timestamp>) {
-        let (since, until) = (self.moment("since"), self.moment("until"));
+        let (since, until) = (self.time("since", edge), self.time("until", edge));
         if since.zip(until).is_some_and(|(since, until)| since > until) {
             self.fail("since", "`since` is after `until`");
         }
@@ -169,13 +172,13 @@ impl Params {
         wanted.ok_or_else(|| Problem::internal(&"a parameter that must be there was not noted as missing"))
     }
 
-    /// A `Link` to the page at `cursor`, with the other parameters as they came.
-    pub fn next_link(uri: &Uri, cursor: &str) -> String {
+    /// The query of an address with one parameter set to this.
+    pub fn with(uri: &Uri, name: &str, value: &str) -> String {
         let params = Params::of(uri);
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(params.pairs.iter().filter(|(name, _)| name != "cursor"));
-        query.append_pair("cursor", cursor);
-        format!("<{}?{}>; rel=\"next\"", params.path, query.finish())
+        query.extend_pairs(params.pairs.iter().filter(|(known, _)| known != name));
+        query.append_pair(name, value);
+        query.finish()
     }
 }
 

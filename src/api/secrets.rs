@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-use super::accounts::{SETTINGS_BYTES_MAX, account_id, known};
+use super::accounts::{account_id, known};
 use super::endpoints::{REASON_CHARS_MAX, find, find_in, here};
 use super::fields::{Bad, Fields, bad, id, number, parse, text};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{json, json_body, json_body_or_none};
+use super::rim::{json, small_body, small_body_or_none};
 use super::{ApiState, unexpected};
 use crate::clock::{Chance, SystemChance};
 use crate::delivery::Key;
@@ -88,7 +88,7 @@ pub(super) async fn rotate(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let hours = fields.optional("overlap_hours", number(0, OVERLAP_HOURS_MAX)).unwrap_or(OVERLAP_HOURS);
     let brought = fields.optional("signing_secret", signing_secret);
@@ -119,7 +119,7 @@ pub(super) async fn retire(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let id = fields.required("key_id", self::id::<KeyId>);
     fields.finish()?;
@@ -164,7 +164,7 @@ pub(super) async fn rotate_own(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("ledger_secret", account_secret);
     let row = api.read(move |_, view| here(view, key)).await?;
@@ -191,7 +191,7 @@ pub(super) async fn rotate_account(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = account_id(&api, &id)?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("secret", account_secret);
     let row = api.read(move |_, view| known(view, id)).await?;

@@ -28,8 +28,8 @@ use super::attempts::attempt_of;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::wire::{Sight, timeline_entry};
-use crate::views::View;
 use crate::views::query::type_matches;
+use crate::views::{View, paging};
 
 /// Subscribers at a time: each costs a read of every batch.
 pub const SUBSCRIBERS_MAX: usize = 64;
@@ -222,7 +222,7 @@ fn begin(
             let detail = "Last-Event-ID is not an id of this store's stream; without one it begins now";
             Problem::new(Kind::BadCursor, detail)
         };
-        let id = api.shared.cursors.read(LIST, last).map_err(|_| foreign())?;
+        let Ok(paging::Place::After(id)) = api.shared.cursors.read(LIST, last) else { return Err(foreign()) };
         let (seq, at) =
             api.shared.handle.published().ids().delivery_seq(DeliveryId(id)).ok_or_else(foreign)?;
         // A store that was restored from an older copy may have another entry there, or none.
@@ -304,7 +304,7 @@ async fn give(sender: &mpsc::Sender<Bytes>, text: &mut String) -> bool {
 
 fn id(api: &ApiState, place: Place) -> String {
     let ids = api.shared.handle.published().ids();
-    api.shared.cursors.write(LIST, ids.delivery_id(place.seq, place.at).0)
+    api.shared.cursors.write(LIST, paging::Place::After(ids.delivery_id(place.seq, place.at).0))
 }
 
 /// What a subscriber hears of the next entries.

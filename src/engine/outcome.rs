@@ -17,7 +17,7 @@ use super::server_policy::OnGone;
 use super::{CachedAccount, Engine, Fatal, InFlight, of};
 use crate::clock::Chance;
 use crate::delivery::classify::{Heard, Ruling, Verdict, classify};
-use crate::delivery::{Answer, Fault, Outcome};
+use crate::delivery::{Answer, CONTENT_LENGTH, Fault, Outcome};
 use crate::log::{Body, BodySlot};
 use crate::scheduler::RetryPolicy;
 
@@ -65,7 +65,10 @@ impl Engine {
         let row = self.in_flight_row(&out)?;
         match (verdict.ruling, outcome.result) {
             (Ruling::Delivered, Ok(answer)) => {
-                let response = self.response(&answer, outcome.took, course, chance);
+                // Of a success only what was left out is told.
+                let mut fields = fields(&answer);
+                fields.retain(|(name, _)| &**name == CONTENT_LENGTH);
+                let response = Response { fields, ..self.response(&answer, outcome.took, course, chance) };
                 let fact = Fact::Delivered {
                     of: of(out.delivery, out.endpoint, row.latest),
                     attempt: row.attempts,

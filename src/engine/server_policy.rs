@@ -2,13 +2,21 @@
 
 use hooklog_projections::fact::{AccountSettings, EndpointSettings};
 use hooklog_projections::ids::AccountId;
+use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::command::ENDPOINTS_MAX;
 use crate::delivery::request::SignatureHeader;
-use crate::scheduler::RetryPolicy;
+use crate::scheduler::{Breaker, RetryPolicy};
+
+/// Failures in a row, none of them a client error, after which an endpoint is taken to be down.
+pub const BREAKER_FAILURES: u32 = 5;
+/// Between two probes of an endpoint that is down: at first, then doubling up to the most. A backlog begins to
+/// drain at most that long after the endpoint is well again.
+const BREAKER_PAUSE: Millis = Millis(1_000);
+const BREAKER_PAUSE_MAX: Millis = Millis(30_000);
 
 /// Server-wide defaults and limits.
 #[derive(Clone, Debug)]
@@ -95,8 +103,24 @@ impl ServerPolicy {
         if !self.retries(account, owner) {
             return 1;
         }
-        let schedule = endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule);
-        RetryPolicy::of(schedule).tries(max_tries)
+        RetryPolicy::of(self.schedule(owner, endpoint)).tries(max_tries)
+    }
+
+    /// The schedule that holds for an endpoint.
+    pub fn schedule<'a>(
+        &'a self,
+        owner: &'a AccountSettings,
+        endpoint: &'a EndpointSettings,
+    ) -> &'a Schedule {
+        endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule)
+    }
+
+    /// The circuit breaker of an endpoint with that schedule; `None` while it is closed.
+    pub fn breaker(&self, lane: &Lane, schedule: &Schedule) -> Option<Breaker> {
+        let beyond = lane.down.checked_sub(BREAKER_FAILURES)?;
+        let hold_max = self.played(RetryPolicy::of(schedule).hold_max());
+        let pause = self.played(Millis((BREAKER_PAUSE.0 << beyond.min(5)).min(BREAKER_PAUSE_MAX.0)));
+        Some(Breaker { probe_at: lane.failed_at + pause.min(hold_max), hold_max })
     }
 
     /// A wait as it is played.

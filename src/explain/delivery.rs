@@ -132,9 +132,13 @@ impl<'a> Told<'a> {
         let gate = self.known.gate_until;
         let failed = self.failed_words();
         let mut reasons = Vec::new();
-        let start = due_at.max(gate);
+        let breaker = self.known.breaker.filter(|breaker| breaker.until > due_at);
+        let start = due_at.max(gate).max(breaker.map_or(Timestamp(0), |breaker| breaker.until));
         let sentence = match (&failed, start > self.known.now) {
             (Some(failed), true) => format!("Not yet. {failed}. Next try {}.", self.ahead(start)),
+            (Some(failed), false) if breaker.is_some() => {
+                format!("Not yet. {failed}. The next try starts when it is its turn.")
+            }
             (Some(failed), false) => {
                 format!("Not yet. {failed}. The next try starts as soon as there is room.")
             }
@@ -144,6 +148,12 @@ impl<'a> Told<'a> {
                     self.host,
                     self.ahead(start)
                 )
+            }
+            (None, true) if breaker.is_some() => {
+                format!("Not yet. {} seems to be down; the first try is {}.", self.host, self.ahead(start))
+            }
+            (None, false) if breaker.is_some() => {
+                format!("Not yet. {} seems to be down; the first try starts when it is its turn.", self.host)
             }
             (None, true) => format!("Not yet. It is not due yet: the first try is {}.", self.ahead(start)),
             (None, false) if self.known.endpoint.settings.queue.is_some() => {
@@ -160,6 +170,13 @@ impl<'a> Told<'a> {
                 self.when(gate)
             ));
         }
+        if let Some(breaker) = breaker {
+            reasons.push(format!(
+                "{} gave no answer, or a server error, {} times in a row: its circuit breaker is open and lets one \
+                 request at a time through, until one arrives.",
+                self.host, breaker.failures
+            ));
+        }
         if let (Some((.., rule, _)), true) = (self.failure, failed.is_some()) {
             reasons.push(format!("The rule `{rule}` says to try again."));
         }
@@ -168,6 +185,8 @@ impl<'a> Told<'a> {
         }
         let next_step = if gate > self.known.now && gate > due_at {
             "Wait: all that goes to this endpoint waits as long as it asked for."
+        } else if breaker.is_some() {
+            "Ask its owner to mend it; as soon as one request arrives, all that waits goes out."
         } else if start > self.known.now {
             "Wait, or have it tried at once (retry-now)."
         } else if self.known.endpoint.settings.queue.is_some() {

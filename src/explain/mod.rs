@@ -46,6 +46,15 @@ impl Explanation {
     }
 }
 
+/// An open circuit breaker, as it bears on one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenBreaker {
+    /// Failures since the last success that say that the endpoint is down.
+    pub failures: u32,
+    /// No try of the delivery starts before.
+    pub until: Timestamp,
+}
+
 /// All that an answer about one delivery is made from.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
@@ -59,6 +68,8 @@ pub struct Known<'a> {
     pub account: &'a Account,
     /// Until when the endpoint asked to be left alone; past if it did not.
     pub gate_until: Timestamp,
+    /// The endpoint's circuit breaker, if it is open.
+    pub breaker: Option<OpenBreaker>,
     /// Deliveries that wait for the endpoint, where it is known.
     pub waiting: Option<u64>,
     /// Tries of a run, with the policies that hold then.

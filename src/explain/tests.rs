@@ -3,7 +3,7 @@
 use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{
     AccountSettings, Actor, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
-    Response, Schemes, Sealed,
+    Response, Sealed,
 };
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
@@ -24,6 +24,7 @@ struct Case {
     endpoint: Endpoint,
     account: Account,
     lane: Lane,
+    breaker: Option<OpenBreaker>,
     tries: u32,
     word: Word,
     now: Timestamp,
@@ -63,18 +64,7 @@ impl Case {
             endpoint: Endpoint {
                 settings: EndpointSettings {
                     url: "https://hooks.customer.example/in?token=s3cret".into(),
-                    event_types: vec!["*".into()],
-                    description: "".into(),
-                    schedule: None,
-                    response_policy: None,
-                    timeout: Millis(10_000),
-                    in_flight_max: 8,
-                    schemes: Schemes { standard: true, ledger: true },
-                    headers: vec![],
-                    rate_per_second: None,
-                    disable_after: None,
-                    body_form: Default::default(),
-                    queue: None,
+                    ..EndpointSettings::default()
                 },
                 signing: vec![],
                 version: 1,
@@ -94,6 +84,7 @@ impl Case {
                 created_at: START,
             },
             lane: Lane { waiting: 1, ..Lane::default() },
+            breaker: None,
             tries: 6,
             word: Word::Told { at: at(1_200), channel: "mail".into() },
             now: START,
@@ -191,11 +182,23 @@ impl Case {
     }
 
     fn explained(&self) -> Explanation {
-        let Case { story, delivery, endpoint, account, lane, tries, word, now, .. } = self;
+        let Case { story, delivery, endpoint, account, lane, breaker, tries, word, now, .. } = self;
         let (tries, now) = (*tries, *now);
         let (gate_until, waiting, as_of) = (lane.gate_until, Some(lane.waiting), false);
-        let known =
-            Known { delivery, story, endpoint, account, gate_until, waiting, tries, word, now, as_of };
+        let breaker = *breaker;
+        let known = Known {
+            delivery,
+            story,
+            endpoint,
+            account,
+            gate_until,
+            breaker,
+            waiting,
+            tries,
+            word,
+            now,
+            as_of,
+        };
         explain(&known)
     }
 
@@ -227,6 +230,7 @@ impl Case {
             endpoint: &endpoint,
             account: &self.account,
             gate_until: self.lane.gate_until,
+            breaker: None,
             waiting: None,
             tries: self.tries,
             word: &word,
@@ -602,6 +606,8 @@ fn every_answer_now_and_as_of_each_moment() {
         })
     };
     let hold = |hold: Hold| move |case: &mut Case| case.endpoint.hold = Some(hold);
+    let broken =
+        |secs| move |case: &mut Case| case.breaker = Some(OpenBreaker { failures: 7, until: at(secs) });
     let disabled = |reason| Hold::Disabled { reason, at: at(30) };
     let one = || Case::due(0).attempted(0);
     let died = || one().failed(1, answered(404)).dead(1, DeadReason::Refused, true);
@@ -671,6 +677,11 @@ fn every_answer_now_and_as_of_each_moment() {
         ),
         ("gated", failing(1).asked(10).with(|case| case.lane.gate_until = at(3_600))),
         ("gated before the first try", Case::due(0).asked(10).with(|case| case.lane.gate_until = at(3_600))),
+        ("behind an open breaker", failing(1).asked(90).with(broken(100))),
+        ("behind an open breaker before the first try", Case::due(0).asked(10).with(broken(20))),
+        ("next behind an open breaker", failing(1).asked(90).with(broken(80))),
+        ("first behind an open breaker", Case::due(0).asked(10).with(broken(8))),
+        ("not due before the breaker lets it through", failing(1).asked(10).with(broken(11))),
         (
             "cut off by a restart",
             one().failed(5, error(ErrorClass::Interrupted, 0)).rescheduled(5, 5).asked(6),

@@ -68,27 +68,26 @@ impl View<'_> {
         self.gathered(account, Source { found: [routed.found, unrouted.found].concat(), cut }, forward, limit)
     }
 
-    /// As [`events`](Self::events), newest first, of those alone that nobody had subscribed to and that were sent to
+    /// As [`events`](Self::events), of those alone that nobody had subscribed to and that were sent to
     /// nobody since.
     pub fn unmatched(
         &self,
         account: AccountId,
         (after, before): (Seq, Seq),
         event_type: Option<&str>,
+        order: Order,
         limit: usize,
     ) -> Result<Events, log::Error> {
         let range = (account, after, before);
-        let source =
-            self.walk(range, Order::Descending, limit, SCAN_MAX, |key: DeliveryKey, event: EventId| {
-                let inside = key.seq > after && key.seq < before;
-                let row = if inside { self.event(account, &event)? } else { None };
-                let wanted = row.is_some_and(|row| {
-                    row.late.is_empty()
-                        && event_type.is_none_or(|wanted| type_matches(wanted, &row.event_type))
-                });
-                Ok(wanted.then_some((key.seq, event)))
+        let source = self.walk(range, order, limit, SCAN_MAX, |key: DeliveryKey, event: EventId| {
+            let inside = key.seq > after && key.seq < before;
+            let row = if inside { self.event(account, &event)? } else { None };
+            let wanted = row.is_some_and(|row| {
+                row.late.is_empty() && event_type.is_none_or(|wanted| type_matches(wanted, &row.event_type))
             });
-        self.gathered(account, source?, false, limit)
+            Ok(wanted.then_some((key.seq, event)))
+        });
+        self.gathered(account, source?, order == Order::Ascending, limit)
     }
 
     /// The rows of what was found, in order, and where to go on.

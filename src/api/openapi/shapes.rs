@@ -367,6 +367,9 @@ pub(super) struct NewPortalLink {
     /// How long it may be used; 15 if absent.
     #[schema(minimum = 1, maximum = 1_440)]
     lifetime_minutes: Option<u64>,
+    /// Where the pages lead back to: https without a user, or this server's own.
+    #[schema(max_length = 2_000)]
+    return_url: Option<String>,
 }
 
 /// A link that is used.
