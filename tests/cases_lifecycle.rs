@@ -167,7 +167,7 @@ fn c104_a_removal_that_is_cut_short_is_finished_by_the_next_start() {
         // What was out when the process died was interrupted, and is not tried again.
         assert_eq!((counts.delivered, counts.cancelled, counts.dead, counts.pending), (1, 1_008, 0, 0));
         let view = next.engine.as_ref().expect("it runs").published().view();
-        assert_eq!(view.owed(10).expect("rows"), []);
+        assert_eq!(view.owed(None, 10).expect("rows"), []);
         next.always_true();
     }
 }

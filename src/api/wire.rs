@@ -19,6 +19,7 @@ use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
 use hooklog_projections::tables::EndpointDelivery;
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -419,10 +420,10 @@ impl<'a> Sight<'a> {
         let Some(delivery) = &self.row(row)? else {
             return Ok(not_yet_taken_in(&row.event_type, row.enqueued_at, self.now));
         };
-        let owed = match (self.moment, &delivery.state) {
-            (None, _) => self.view.is_owed(place)?,
-            (Some(moment), State::Dead { .. }) => self.view.is_owed_at(place, delivery.latest, moment)?,
-            (Some(_), _) => false,
+        let upto = self.moment.map_or(Seq(u64::MAX), |moment| moment.upto);
+        let word = &match &delivery.state {
+            State::Dead { .. } => self.view.word_of(place, delivery.latest, upto)?,
+            _ => Word::Owed,
         };
         let story = &self.view.story(delivery)?;
         let (tries, now, as_of) = (self.tries(delivery)?, self.now, self.moment.is_some());
@@ -443,7 +444,7 @@ impl<'a> Sight<'a> {
             breaker,
             waiting,
             tries,
-            owed,
+            word,
             now,
             as_of,
         };
@@ -642,7 +643,8 @@ fn fact(fact: &Fact) -> Value {
         Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),
         Fact::EndpointDisabled { reason, .. } => json!({ "reason": disabled_words(reason) }),
         Fact::EndpointGated { until, .. } => json!({ "until": moment_text(*until) }),
-        Fact::OwnerTold { channel, .. } => json!({ "channel": channel }),
+        Fact::OwnerTold { channel, refused, .. } => json!({ "channel": channel, "refused": refused }),
+        Fact::EndpointKeptFailing { since, .. } => json!({ "since": moment_text(*since) }),
         // Settings and secrets: whoever may see them asks for them.
         _ => json!({}),
     }

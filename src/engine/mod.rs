@@ -21,6 +21,7 @@ mod replay;
 pub mod requests;
 mod reseal;
 pub mod server_policy;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -355,9 +356,9 @@ impl Engine {
             Command::TakeRequest { key, request } => self.take_request(actor, key, request),
             Command::EndRequest { key, answer } => self.end_request(actor, key, answer),
             Command::RemoveEndpoint { key, reason } => self.remove_endpoint(actor, key, reason),
-            Command::OwnerTold { key, deliveries, channel } => {
-                self.record(actor, Fact::OwnerTold { key, deliveries, channel })?;
-                Ok(Ok(Answer::Done))
+            Command::BeginTelling { key } => self.begin_telling(actor, key),
+            Command::OwnerTold { key, began, channel, refused } => {
+                self.owner_told(actor, (key, began), channel, refused)
             }
         }
     }
@@ -381,7 +382,12 @@ impl Engine {
             | Fact::EndpointResumed { key } => drop(self.accounts.remove(&key.account)),
             _ => {}
         }
-        if matches!(entry.fact, Fact::Dead { tell_owner: true, .. } | Fact::EndpointDisabled { .. }) {
+        if matches!(
+            entry.fact,
+            Fact::Dead { tell_owner: true, .. }
+                | Fact::EndpointDisabled { .. }
+                | Fact::EndpointKeptFailing { .. }
+        ) {
             self.batch.turn.owed = true;
         }
         self.batch.entries.push(entry);

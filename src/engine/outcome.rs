@@ -210,7 +210,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Disables an endpoint that has done nothing but fail for too long.
+    /// Disables an endpoint that has done nothing but fail for too long, or notes once that its owner is to hear of
+    /// it, where the operator wants that.
     fn disable_if_failing(&mut self, key: EndpointKey) -> Result<(), Fatal> {
         let lane = self.rows.over(&**self.log.disk()).get::<Lanes>(&key)?.unwrap_or_default();
         let own = self.endpoint(key)?.and_then(|endpoint| endpoint.settings.disable_after);
@@ -218,6 +219,13 @@ impl Engine {
         match lane.failing_since {
             Some(since) if self.now.since(since) >= after => {
                 self.disable(key, DisabledReason::Failing { since })
+            }
+            Some(since) if self.policy.keeps_failing(since, self.now) && !lane.noticed => {
+                // An account without retries is told nothing, as of its deaths.
+                if self.policies(key)?.retries {
+                    self.record(Actor::Hooklog, Fact::EndpointKeptFailing { key, since })?;
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

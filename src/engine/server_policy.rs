@@ -4,7 +4,7 @@ use hooklog_projections::fact::{AccountSettings, EndpointSettings};
 use hooklog_projections::ids::AccountId;
 use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
-use hooklog_projections::time::Millis;
+use hooklog_projections::time::{Millis, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::command::ENDPOINTS_MAX;
@@ -40,6 +40,8 @@ pub struct ServerPolicy {
     pub on_gone: OnGone,
     /// Nothing but failures for this long disables an endpoint.
     pub disable_after: Millis,
+    /// Nothing but failures for this long, and the endpoint's owner is told; nobody is if absent.
+    pub failing_notice_after: Option<Millis>,
     /// Carries the signature made with an account's secret.
     pub signature_header: SignatureHeader,
 }
@@ -66,12 +68,18 @@ impl Default for ServerPolicy {
             on_gone: OnGone::Disable,
             // Five days, as the field does it.
             disable_after: Millis::from_secs(5 * 24 * 3600),
+            failing_notice_after: None,
             signature_header: SignatureHeader::default(),
         }
     }
 }
 
 impl ServerPolicy {
+    /// Whether the owner of an endpoint that has only failed since then is to hear of it by now.
+    pub fn keeps_failing(&self, since: Timestamp, now: Timestamp) -> bool {
+        self.failing_notice_after.is_some_and(|after| now.since(since) >= self.played(after))
+    }
+
     /// Whether an account's failed deliveries are retried. As the percentage grows, accounts only join.
     pub fn retries(&self, account: AccountId, settings: &AccountSettings) -> bool {
         match settings.webhook_retries {

@@ -4,6 +4,7 @@ use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{DeadReason, DisabledReason, Entry, Fact, Failure};
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, Rollout};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 
 use super::words::{actor, capital, first_line, moment_near, quoted, span};
@@ -303,14 +304,7 @@ impl<'a> Told<'a> {
         if let Some((_, rule, _)) = self.failure {
             reasons.push(format!("The verdict is of the rule `{rule}`."));
         }
-        reasons.push(match (self.tell_owner, self.known.owed, &self.known.account.settings.owner_email) {
-            (false, ..) => "The account's owner is not told: the account has no retries.".into(),
-            (true, true, Some(_)) => "The account's owner is yet to be told.".into(),
-            (true, true, None) => {
-                "The account's owner is yet to be told; the account names no e-mail.".into()
-            }
-            (true, false, _) => "The account's owner was told.".into(),
-        });
+        reasons.push(self.owner());
         match &self.known.endpoint.hold {
             None => {}
             Some(Hold::Paused { .. }) => {
@@ -325,6 +319,34 @@ impl<'a> Told<'a> {
             }
         }
         Explanation { sentence, reasons, next_step }
+    }
+
+    /// Whether the owner knows of the death.
+    fn owner(&self) -> String {
+        let email = self.known.account.settings.owner_email.as_ref();
+        match (self.tell_owner, self.known.word, email) {
+            (false, ..) => "The account's owner is not told: the account has no retries.".into(),
+            (true, Word::Owed, Some(_)) => "The account's owner is yet to be told.".into(),
+            (true, Word::Owed, None) => {
+                "The account's owner is yet to be told; the account names no e-mail.".into()
+            }
+            (true, Word::Begun(at), _) => {
+                format!("A message to the account's owner is under way since {}.", self.when(*at))
+            }
+            (true, Word::Told { at, channel }, _) if **channel == *"log" => format!(
+                "The account's owner was not told: this server has no way to; it stands in its log of {}.",
+                self.when(*at)
+            ),
+            (true, Word::Told { at, channel }, _) => {
+                let by = if **channel == *"mail" { " by e-mail" } else { "" };
+                format!("The account's owner was told{by} at {}.", self.when(*at))
+            }
+            (true, Word::Refused { at, why }, _) => format!(
+                "The account's owner could not be told: the message was refused at {} ({}).",
+                self.when(*at),
+                first_line(why)
+            ),
+        }
     }
 
     pub(super) fn cancelled(&self, at: Timestamp) -> Explanation {

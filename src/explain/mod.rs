@@ -17,12 +17,13 @@ mod words;
 use hooklog_projections::account::{Account, Endpoint};
 use hooklog_projections::fact::Entry;
 use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
 use delivery::Told;
 pub use event::{explain_event, not_yet_taken_in};
-pub use words::{actor, moment, moment_near, span};
+pub use words::{actor, is_invisible, moment, moment_near, plain, span};
 
 /// An answer for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -73,8 +74,8 @@ pub struct Known<'a> {
     pub waiting: Option<u64>,
     /// Tries of a run, with the policies that hold then.
     pub tries: u32,
-    /// Whether it is dead and its owner is yet to be told.
-    pub owed: bool,
+    /// How far its owner was told, if it is dead.
+    pub word: &'a Word,
     /// The moment of the question.
     pub now: Timestamp,
     /// That moment is in the past, and everything here is as it was then.
