@@ -277,7 +277,8 @@ async fn every_answer_is_as_described() {
     walk.ask("GET /v1/keys/{id}", &[&key], "", none()).await;
     walk.ask("POST /v1/keys/{id}/rotate", &[&key], "", json!({})).await;
     walk.ask("DELETE /v1/keys/{id}", &[&key], "", none()).await;
-    let link = json!({ "account_id": a, "role": "account", "return_url": "https://app.customer.example.com/" });
+    let link =
+        json!({ "account_id": a, "role": "account", "return_url": "https://app.customer.example.com/" });
     let link = walk.ask("POST /v1/portal-sessions", &[], "", link).await;
     let secret = text(&link["url"]).split_once('#').expect("a fragment").1.to_owned();
     let reply = walk.world.exchange(&secret, &[]).await;

@@ -281,14 +281,20 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
-    /// The account's owner was told of dead deliveries.
+    /// A message to the account's owner ended: it was taken, or refused for good.
     OwnerTold {
         /// Of which endpoint.
         key: EndpointKey,
-        /// Of which deliveries.
+        /// Of which deliveries, where the message has no beginning of its own in the log.
         deliveries: Vec<Seq>,
-        /// By which way: `notifications`, `log`.
+        /// By which way: `mail`, `notifications`, `log`.
         channel: Text,
+        /// Where the `TellingBegan` stands that this ends.
+        #[serde(default)]
+        began: Option<Seq>,
+        /// Why it was refused; `None` if it was taken.
+        #[serde(default)]
+        refused: Option<Text>,
     },
     /// An endpoint's signing keys were replaced: rotated, retired, or sealed anew. Its version stays, for none
     /// of its settings changed.
@@ -446,6 +452,19 @@ pub enum Fact {
         key: RequestHash,
         /// What was answered; `None`: nothing was done, the key is free again.
         answer: Option<KeptAnswer>,
+    },
+    /// What an owner is to be told of an endpoint was closed into a message, named by this position, that may leave
+    /// from now on.
+    TellingBegan {
+        /// Of which endpoint.
+        key: EndpointKey,
+    },
+    /// An endpoint has done nothing but fail for as long as its owner is to hear of it.
+    EndpointKeptFailing {
+        /// Which.
+        key: EndpointKey,
+        /// Its first failure since its last success.
+        since: Timestamp,
     },
 }
 
@@ -780,6 +799,8 @@ impl Fact {
             Fact::EndpointSecretChanged { .. } => "EndpointSecretChanged",
             Fact::RequestTaken { .. } => "RequestTaken",
             Fact::RequestEnded { .. } => "RequestEnded",
+            Fact::TellingBegan { .. } => "TellingBegan",
+            Fact::EndpointKeptFailing { .. } => "EndpointKeptFailing",
         }
     }
 }

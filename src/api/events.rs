@@ -7,7 +7,9 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use hooklog_projections::event::Event;
+use hooklog_projections::fact::Fact;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EventId, Seq};
+use hooklog_projections::tables::EndpointDelivery;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -337,7 +339,15 @@ pub(super) async fn timeline(
             let mut entries = vec![(view.entry(row.accepted)?, None)];
             for (key, delivery) in sight(api, view, account)?.deliveries(&row)? {
                 let id = view.delivery_id(key, &delivery);
-                let story = view.story(&delivery)?.into_iter().filter(|entry| entry.seq != row.accepted);
+                let story = view.story(&delivery)?;
+                for entry in &story {
+                    if let Fact::Dead { of, tell_owner: true, .. } = &entry.fact {
+                        let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
+                        let (began, told) = view.telling_of(place, entry.seq, Seq(u64::MAX))?;
+                        entries.extend(began.into_iter().chain(told).map(|entry| (entry, Some(id))));
+                    }
+                }
+                let story = story.into_iter().filter(|entry| entry.seq != row.accepted);
                 entries.extend(story.map(|entry| (entry, Some(id))));
             }
             entries.sort_by_key(|(entry, _)| entry.seq);

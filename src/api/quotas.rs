@@ -35,6 +35,8 @@ impl Default for Quotas {
 pub(super) struct Spent {
     events: Windows<AccountId>,
     replays: Windows<AccountId>,
+    /// The operator is told of an account once in such a span, not of each event that is refused.
+    told: Windows<AccountId>,
 }
 
 impl Spent {
@@ -42,6 +44,7 @@ impl Spent {
         Spent {
             events: Windows::new(quotas.events_per_minute, Millis::from_secs(60)),
             replays: Windows::new(quotas.replays_per_hour, Millis::from_secs(3_600)),
+            told: Windows::new(1, Millis::from_secs(60)),
         }
     }
 }
@@ -126,6 +129,10 @@ impl ApiState {
     /// Counts one event of an account.
     pub(super) fn spend_event(&self, account: AccountId) -> Result<(), Problem> {
         let taken = Quota::take("events", &self.shared.spent.events, account, self.monotonic());
+        if taken.is_err() && self.shared.spent.told.take(account, self.monotonic()).is_ok() {
+            let most = self.shared.options.quotas.events_per_minute;
+            tracing::warn!(%account, most, "an account has used up its events of a minute: more are refused");
+        }
         self.counted(taken, |most| {
             format!("the account has handed in {most} events within a minute, the most")
         })

@@ -171,6 +171,8 @@ impl About<'_> {
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointResumed { key }
             | Fact::EndpointGated { key, .. }
+            | Fact::EndpointKeptFailing { key, .. }
+            | Fact::TellingBegan { key }
             | Fact::OwnerTold { key, .. } => {
                 About { endpoint: Some(key.endpoint), ..of_account(key.account) }
             }

@@ -97,6 +97,10 @@ pub struct Attempt {
     pub error: Option<String>,
     /// More of why.
     pub detail: Option<String>,
+    /// The body of what was answered, as far as it is kept.
+    pub response_body: Option<String>,
+    /// There was more of it.
+    pub response_truncated: bool,
     /// Where the time went.
     pub timings: Timings,
 }

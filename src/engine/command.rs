@@ -223,14 +223,22 @@ pub enum Command {
         /// For people.
         reason: Text,
     },
-    /// The owner of an endpoint was told of dead deliveries.
+    /// Close what an owner is to be told of an endpoint into a message. Nothing is done if there is nothing to tell,
+    /// or a message is under way.
+    BeginTelling {
+        /// Of which endpoint.
+        key: EndpointKey,
+    },
+    /// A message to an owner ended.
     OwnerTold {
         /// Of which endpoint.
         key: EndpointKey,
-        /// Which.
-        deliveries: Vec<Seq>,
+        /// Where it was begun. Nothing is done if it was ended before.
+        began: Seq,
         /// By which way.
         channel: Text,
+        /// Why it was refused for good; `None` if it was taken.
+        refused: Option<Text>,
     },
 }
 

@@ -88,7 +88,7 @@ mod tests {
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
         ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
         BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved EndpointSecretChanged
-        RequestTaken RequestEnded
+        RequestTaken RequestEnded TellingBegan EndpointKeptFailing
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -242,7 +242,13 @@ mod tests {
                 bulk: Some(ReplayId(0x9)),
             },
             Fact::Cancelled { of, due_at: Timestamp(7), reason: "wrong customer".into() },
-            Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
+            Fact::OwnerTold {
+                key,
+                deliveries: vec![Seq(7), Seq(300)],
+                channel: "log".into(),
+                began: Some(Seq(299)),
+                refused: Some("550 5.1.1 no such user".into()),
+            },
             Fact::AccountSecretChanged { account: key.account, secret: Sealed(vec![1, 2, 4]) },
             Fact::Resealed { id_key: Sealed(vec![1, 2, 5]) },
             Fact::SigningKeysChanged { key, signing },
@@ -311,6 +317,8 @@ mod tests {
                     body: Sealed(vec![1, 2, 7]),
                 }),
             },
+            Fact::TellingBegan { key },
+            Fact::EndpointKeptFailing { key, since: Timestamp(1_760_000_000_000) },
         ]
     }
 
@@ -322,6 +330,7 @@ mod tests {
                 Fact::Enqueued { late, bulk, .. } => (*late, *bulk) = (false, None),
                 Fact::Replayed { bulk, .. } => *bulk = None,
                 Fact::PortalLinkCreated { return_url, .. } => *return_url = None,
+                Fact::OwnerTold { began, refused, .. } => (*began, *refused) = (None, None),
                 Fact::Delivered { response, .. }
                 | Fact::Failed { failure: Failure::Answered(response), .. } => {
                     (response.course, response.fields) = (None, Vec::new());

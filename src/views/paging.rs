@@ -44,6 +44,9 @@ pub struct Page<R, P> {
 /// A page of a table.
 pub type PageOf<T> = Page<(<T as Table>::Key, <T as Table>::Value), <T as Table>::Key>;
 
+/// Looks at a row's key and bytes, and says whether to go on.
+type Look<'a, K> = dyn FnMut(K, &[u8]) -> Result<ControlFlow<()>, log::Error> + 'a;
+
 impl<P: Copy> Place<P> {
     /// Whether the walk goes towards the beginning of the list.
     pub fn leads_back(&self) -> bool {
@@ -160,7 +163,7 @@ impl View<'_> {
         prefix: &[u8],
         place: Place<T::Key>,
         order: Order,
-        look: &mut dyn FnMut(T::Key, &[u8]) -> Result<ControlFlow<()>, log::Error>,
+        look: &mut Look<'_, T::Key>,
     ) -> Result<(), log::Error> {
         let (from, to, order) = span(prefix, place.map(|key| key.bytes()), order);
         let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints, Queues};
 use hooklog_projections::counts::{Counts, CountsTable};
-use hooklog_projections::delivery::{Deliveries, Due, Owed};
+use hooklog_projections::delivery::{Deliveries, Due};
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact};
 use hooklog_projections::ids::{
@@ -19,7 +19,8 @@ use hooklog_projections::ids::{
 };
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::Delivery;
-use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
+use hooklog_projections::tables::{Cadence, DueKey, Key, Table};
+use hooklog_projections::telling::{Owed, Owing};
 use hooklog_projections::time::Timestamp;
 use tokio::sync::watch;
 
@@ -179,11 +180,6 @@ impl View<'_> {
         if name.is_empty() { Ok(None) } else { self.row::<Queues>(&name.into()) }
     }
 
-    /// Whether the owner is yet to be told of a dead delivery.
-    pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
-        Ok(self.row::<Owed>(&place)?.is_some())
-    }
-
     /// All endpoints of an account, oldest first; an account has a bounded number.
     pub fn endpoints(&self, account: AccountId) -> Result<Vec<(EndpointKey, Endpoint)>, log::Error> {
         let (from, to) = account_bounds(account);
@@ -265,10 +261,20 @@ impl View<'_> {
         Ok(self.settled_row::<Lanes>(&key)?.unwrap_or_default())
     }
 
-    /// Dead deliveries whose owner is yet to be told, by endpoint.
-    pub fn owed(&self, limit: usize) -> Result<Vec<EndpointDelivery>, log::Error> {
-        let rows = self.range::<Owed>(Bound::Unbounded, Bound::Unbounded, Order::Ascending, limit)?;
-        Ok(rows.into_iter().map(|(key, ())| key).collect())
+    /// What owners are yet to be told, by endpoint, from behind one on.
+    pub fn owed(
+        &self,
+        after: Option<EndpointKey>,
+        limit: usize,
+    ) -> Result<Vec<(EndpointKey, Owing)>, log::Error> {
+        let after = after.map(|key| key.bytes());
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<Owed>(from, Bound::Unbounded, Order::Ascending, limit)
+    }
+
+    /// What an endpoint's owner is yet to be told.
+    pub fn owing(&self, key: EndpointKey) -> Result<Owing, log::Error> {
+        Ok(self.row::<Owed>(&key)?.unwrap_or_default())
     }
 
     /// The oldest due entry of an endpoint. May walk over what was lately sent: for people, not for loops.

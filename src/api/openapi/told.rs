@@ -147,6 +147,10 @@ pub(super) struct TimelineEntry {
     until: Option<String>,
     #[schema(nullable = false)]
     channel: Option<String>,
+    /// Why a message to the owner was refused for good.
+    refused: Option<String>,
+    #[schema(nullable = false, format = DateTime)]
+    since: Option<String>,
 }
 
 /// What somebody administered. Besides its name, moment and actor, what there is depends on the fact.

@@ -49,7 +49,7 @@ words! {
     /// Where a delivery is. It is always in exactly one of these.
     Status: "pending" "in_flight" "delivered" "dead" "cancelled";
     /// Why a pending delivery is not sent although it is due.
-    HeldBy: "paused" "disabled" "removed" "gate";
+    HeldBy: "paused" "disabled" "removed" "gate" "breaker";
     /// Whether an endpoint is sent to.
     EndpointStatus: "active" "paused" "disabled" "removed";
     /// How one attempt went.
