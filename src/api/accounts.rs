@@ -174,7 +174,7 @@ fn read_change(body: &Bytes) -> Result<Form, Problem> {
 }
 
 /// The id in a path or a query, if the caller reaches it; one that is none names nothing.
-pub(super) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Problem> {
+pub(crate) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Problem> {
     api.reach(text.parse().map_err(|_| no_account())?)
 }
 

@@ -1,6 +1,9 @@
 //! `/v1/deliveries`: listed with filters, shown with their attempts, replayed, hurried and called off. Never
 //! knows how one is sent.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
 use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -12,7 +15,7 @@ use serde_json::json as object;
 use super::ApiState;
 use super::accounts::{account_id, page};
 use super::attempts;
-use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
+use super::events::{ReplayedOut, Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
 use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
@@ -27,7 +30,13 @@ use crate::views::query::Filter;
 const WISH_BYTES_MAX: usize = 32 * 1024;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, &request.uri().clone()).await?;
+    page(&request, found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<DeliveryOut>, Problem> {
+    let mut params = Params::of(uri);
     let named = params.one("account_id")?;
     let queue = params.one("queue")?;
     let mut filter = filter(&mut params)?;
@@ -35,7 +44,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let limit = params.limit()?;
     let cursor = params.one("cursor")?;
     params.finish()?;
-    let named = named.map(|named| account_id(&api, &named)).transpose()?;
+    let named = named.map(|named| account_id(api, &named)).transpose()?;
     let account = match queue {
         // A queue is one endpoint, and that has one account.
         Some(queue) => {
@@ -46,31 +55,59 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             if named.is_some_and(|named| named != key.account) {
                 return Err(Problem::query("account_id", "the queue is another account's"));
             }
-            key.account
+            Some(key.account)
         }
-        None => api.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))?,
+        None => api.scope(named)?,
     };
+    let wanted = Wanted { account, filter, before: cursor, limit };
+    api.read(move |api, view| page_of(api, view, &wanted, include)).await
+}
+
+/// A page of a list of deliveries.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Whose; everybody's if absent.
+    pub account: Option<AccountId>,
+    pub filter: Filter,
+    /// The cursor of the page, after the first.
+    pub before: Option<String>,
+    pub limit: usize,
+}
+
+/// A page of deliveries, newest first.
+pub(crate) fn page_of(
+    api: &ApiState,
+    view: &View<'_>,
+    wanted: &Wanted,
+    include: Include,
+) -> Result<PageOut<DeliveryOut>, Problem> {
+    let Wanted { account, filter, before, limit } = wanted;
     // Filters of equal effect are the same list.
-    let list = format!("deliveries {account} {filter:?}");
-    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let out = api
-        .read(move |api, view| {
-            let mut sight = sight(api, view, account)?;
-            let before =
-                before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
-            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
-            let searched_back_to = found.searched_back_to.map(moment_text);
-            let ids = api.shared.handle.published().ids();
-            let next_cursor =
-                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
-            let mut data = Vec::with_capacity(found.rows.len());
-            for (key, row) in &found.rows {
-                data.push(sight.delivery(*key, row, include)?);
-            }
-            Ok(PageOut { data, next_cursor, searched_back_to })
-        })
-        .await?;
-    page(&request, out)
+    let list = match account {
+        Some(account) => format!("deliveries {account} {filter:?}"),
+        None => format!("deliveries {filter:?}"),
+    };
+    let (ids, cursors) = (api.shared.handle.published().ids(), &api.shared.cursors);
+    let before = before.as_ref().map(|cursor| cursors.read(&list, cursor)).transpose()?;
+    let before = before.and_then(|id| ids.delivery_seq(DeliveryId(id))).map(|(seq, _)| seq);
+    let mut sights = BTreeMap::new();
+    let found = match account {
+        Some(account) => {
+            sights.insert(*account, sight(api, view, *account)?);
+            view.history(*account, filter, before, *limit)?
+        }
+        None => view.history_of_all(filter, before, *limit)?,
+    };
+    let mut data = Vec::with_capacity(found.rows.len());
+    for (key, row) in &found.rows {
+        let sight = match sights.entry(key.account) {
+            Slot::Occupied(slot) => slot.into_mut(),
+            Slot::Vacant(slot) => slot.insert(sight(api, view, key.account)?),
+        };
+        data.push(sight.delivery(*key, row, include)?);
+    }
+    let next_cursor = found.next.map(|(seq, at)| cursors.write(&list, ids.delivery_id(seq, at).0));
+    Ok(PageOut { data, next_cursor, searched_back_to: found.searched_back_to.map(moment_text) })
 }
 
 /// The filter by event type: one, or a prefix before `*`.
@@ -186,11 +223,21 @@ pub(super) async fn replay(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id, request.uri()).await?;
+    let account = account_of(&api, request.uri())?;
+    let delivery = named(&api, id.clone(), account).await?;
     let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
-    let wish = Wish::read(&body)?;
+    let out = replay_of(&api, delivery, Wish::read(&body)?).await?;
+    json(StatusCode::ACCEPTED, &out)
+}
+
+/// Begins a new run of a delivery.
+pub(crate) async fn replay_of(
+    api: &ApiState,
+    delivery: DeliveryKey,
+    wish: Wish,
+) -> Result<ReplayedOut, Problem> {
     let reason = wish.reason.into();
-    replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
+    replayed(api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
 }
 
 pub(super) async fn retry_now(
@@ -198,10 +245,16 @@ pub(super) async fn retry_now(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id, request.uri()).await?;
+    let account = account_of(&api, request.uri())?;
+    let delivery = named(&api, id, account).await?;
     let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
     Fields::read_or_empty(&body)?.finish()?;
-    replayed(&api, Command::RetryNow { delivery }).await
+    json(StatusCode::ACCEPTED, &hurry(&api, delivery).await?)
+}
+
+/// Has a delivery that waits tried at once.
+pub(crate) async fn hurry(api: &ApiState, delivery: DeliveryKey) -> Result<ReplayedOut, Problem> {
+    replayed(api, Command::RetryNow { delivery }).await
 }
 
 pub(super) async fn cancel(
@@ -209,18 +262,28 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id.clone(), request.uri()).await?;
+    let account = account_of(&api, request.uri())?;
+    let delivery = named(&api, id.clone(), account).await?;
     let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
     let mut fields = Fields::read_or_empty(&body)?;
-    let reason = reason(&mut fields).into();
+    let reason = reason(&mut fields);
     fields.finish()?;
-    api.ask(Command::Cancel { delivery, reason }).await?;
+    call_off(&api, delivery, reason).await?;
     let out = api.read(move |api, view| explained(api, view, &id, Some(delivery.account), None)).await?;
     json(StatusCode::OK, &out)
 }
 
-async fn named(api: &ApiState, id: String, uri: &Uri) -> Result<DeliveryKey, Problem> {
-    let account = account_of(api, uri)?;
+/// Calls a delivery that waits off.
+pub(crate) async fn call_off(api: &ApiState, delivery: DeliveryKey, reason: String) -> Result<(), Problem> {
+    api.ask(Command::Cancel { delivery, reason: reason.into() }).await.map(drop)
+}
+
+/// The delivery that a path names, within an account, if one is named.
+pub(crate) async fn named(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<DeliveryKey, Problem> {
     api.read(move |_, view| find(view, &id, account).map(|(key, _)| key)).await
 }
 

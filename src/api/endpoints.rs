@@ -36,7 +36,7 @@ const EVENT_TYPES_MAX: usize = 100;
 /// Characters of a description.
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 /// Characters of a reason for anything.
-pub(super) const REASON_CHARS_MAX: usize = 500;
+pub(crate) const REASON_CHARS_MAX: usize = 500;
 const TIMEOUT_DEFAULT: Millis = Millis(10_000);
 const IN_FLIGHT_DEFAULT: u32 = 8;
 pub(super) const IN_FLIGHT_MAX: u64 = 1_000;

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Request};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
@@ -192,7 +192,7 @@ pub(super) async fn show(
     json(StatusCode::OK, &out)
 }
 
-pub(super) async fn payload(
+pub(crate) async fn payload(
     api: ApiState,
     Path(id): Path<String>,
     request: Request,
@@ -210,6 +210,7 @@ pub(super) async fn payload(
     let headers = [
         (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.bin\"")),
+        (CONTENT_SECURITY_POLICY, "sandbox".to_owned()),
     ];
     Ok((headers, bytes).into_response())
 }
@@ -245,43 +246,67 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
     let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
-    let wish = Wish::read(&body)?;
+    json(StatusCode::ACCEPTED, &replay_of(&api, id, account, Wish::read(&body)?).await?)
+}
+
+/// Replays an event, in the account that is named or the only one that has it.
+pub(crate) async fn replay_of(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+    wish: Wish,
+) -> Result<ReplayedOut, Problem> {
     let (account, event) =
         api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;
     let reason = wish.reason.into();
-    replayed(&api, Command::ReplayEvent { account, event, scope: wish.scope, reason }).await
+    replayed(api, Command::ReplayEvent { account, event, scope: wish.scope, reason }).await
+}
+
+/// The deliveries that got a new run.
+#[derive(Serialize)]
+pub(crate) struct ReplayedOut {
+    deliveries: Vec<DeliveryRef>,
 }
 
 /// What a replay is asked with.
-pub(super) struct Wish {
+pub(crate) struct Wish {
     pub scope: Scope,
     pub reason: String,
 }
 
+/// The words of scopes.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScopeWord {
+    Dead,
+    All,
+    Missing,
+}
+
 impl Wish {
     pub(super) fn read(body: &Bytes) -> Result<Wish, Problem> {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        enum Word {
-            Dead,
-            All,
-            Missing,
-        }
         let mut fields = Fields::read_or_empty(body)?;
-        let scope = fields.optional("scope", word::<Word>("`dead`, `all`, `missing`"));
+        let scope = fields.optional("scope", word::<ScopeWord>("`dead`, `all`, `missing`"));
         let confirm = fields.optional("confirm", flag).unwrap_or(false);
         let reason = reason(&mut fields);
         fields.finish()?;
-        match scope {
-            Some(Word::All) if !confirm => {
+        Wish::of(scope.unwrap_or(ScopeWord::Dead), confirm, reason)
+    }
+
+    /// # Errors
+    /// 422 for delivered ones that are not confirmed.
+    pub(crate) fn of(scope: ScopeWord, confirm: bool, reason: String) -> Result<Wish, Problem> {
+        let scope = match scope {
+            ScopeWord::All if !confirm => {
                 let detail = "`all` sends delivered ones again, which a receiver may act on twice: add \
                               \"confirm\": true if that is meant";
-                Err(Problem::new(Kind::ConfirmNeeded, detail))
+                return Err(Problem::new(Kind::ConfirmNeeded, detail));
             }
-            Some(Word::All) => Ok(Wish { scope: Scope::All, reason }),
-            Some(Word::Missing) => Ok(Wish { scope: Scope::Missing, reason }),
-            Some(Word::Dead) | None => Ok(Wish { scope: Scope::Dead, reason }),
-        }
+            ScopeWord::All => Scope::All,
+            ScopeWord::Missing => Scope::Missing,
+            ScopeWord::Dead => Scope::Dead,
+        };
+        Ok(Wish { scope, reason })
     }
 }
 
@@ -296,7 +321,7 @@ pub(super) fn reason(fields: &mut Fields<'_>) -> String {
 }
 
 /// Asks for a new run, and names the deliveries that got one.
-pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Response, Problem> {
+pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<ReplayedOut, Problem> {
     api.spend_replay()?;
     let keys = match api.ask(command).await? {
         Answer::Replayed { deliveries } => deliveries,
@@ -316,7 +341,7 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Respons
             Ok(out)
         })
         .await?;
-    json(StatusCode::ACCEPTED, &object!({ "deliveries": deliveries }))
+    Ok(ReplayedOut { deliveries })
 }
 
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
@@ -339,7 +364,7 @@ pub(super) fn account_and_moment(
 }
 
 /// The event of an id: in the account that was named, else in the only one that has it.
-pub(super) fn find(
+pub(crate) fn find(
     view: &View<'_>,
     id: &str,
     account: Option<AccountId>,

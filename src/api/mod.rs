@@ -8,47 +8,53 @@
 //! | `routes` | the one table of routes and of the rights they want |
 //! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `dead`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`openapi`] | the API described, as JSON and as a page |
+//! | `answer`, `overview` | what a page needs at once, read in one state |
+//! | `console`, `form` | a person's door: a key exchanged for a session, and what a page's forms send |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
 
 pub mod access;
-mod accounts;
-mod attempts;
-mod audit;
+pub(crate) mod accounts;
+pub(crate) mod answer;
+pub(crate) mod attempts;
+pub(crate) mod audit;
+pub(crate) mod console;
 mod crowd;
 pub mod cursor;
-mod dead;
-mod deliveries;
-mod endpoints;
+pub(crate) mod dead;
+pub(crate) mod deliveries;
+pub(crate) mod endpoints;
 mod envelope;
-mod events;
+pub(crate) mod events;
 mod explain;
 mod failures;
 mod fields;
+pub(crate) mod form;
 mod health;
 mod idempotency;
 mod keys;
 mod limits;
 pub mod openapi;
+pub(crate) mod overview;
 mod policies;
-mod portal;
+pub(crate) mod portal;
 pub mod problem;
-mod query;
+pub(crate) mod query;
 pub mod queues;
 mod quotas;
-mod replays;
+pub(crate) mod replays;
 mod rim;
-mod routes;
+pub(crate) mod routes;
 mod secrets;
 pub mod serve;
 mod sessions;
-mod stats;
+pub(crate) mod stats;
 mod store;
 mod stream;
 mod token;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +75,8 @@ use failures::Failures;
 pub use policies::moment_text;
 use problem::{Kind, Problem};
 pub use quotas::Quotas;
-pub use routes::listed as routes;
+use routes::Rights;
+pub use routes::{Front, listed as routes};
 use sessions::Sessions;
 pub use stream::SUBSCRIBERS_MAX;
 use stream::Streams;
@@ -134,6 +141,10 @@ pub struct ApiState {
     shared: Arc<Shared>,
     /// Over the socket's file: no credential, and the actor is the command line.
     local: bool,
+    /// What each row of the table of routes wants.
+    rights: Arc<Rights>,
+    /// The pages over the API, if there are any.
+    front: Option<Front>,
     /// Who asks; nobody outside of a request.
     caller: Caller,
     /// The request's `Idempotency-Key`.
@@ -150,7 +161,8 @@ struct Shared {
     streams: Streams,
     failures: Failures,
     spent: quotas::Spent,
-    sessions: Sessions,
+    sessions: Sessions<portal::Guest>,
+    consoles: Sessions<console::Staff>,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
@@ -178,10 +190,18 @@ impl ApiState {
             failures: Failures::new(),
             spent,
             sessions: Sessions::new(),
+            consoles: Sessions::new(),
             last_used: Default::default(),
             changing: Mutex::default(),
         };
-        ApiState { shared: Arc::new(shared), local: false, caller: Caller::nobody(), key: None }
+        let rights = Arc::new(Rights::of(None));
+        let caller = Caller::nobody();
+        ApiState { shared: Arc::new(shared), local: false, rights, front: None, caller, key: None }
+    }
+
+    /// The same with pages over it.
+    pub fn with_front(self, front: Front) -> ApiState {
+        ApiState { rights: Arc::new(Rights::of(Some(front))), front: Some(front), ..self }
     }
 
     /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if
@@ -214,12 +234,27 @@ impl ApiState {
         self.shared.clock.monotonic()
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    /// The same, asked by somebody.
+    pub(crate) fn asked_by(self, caller: Caller) -> ApiState {
+        ApiState { caller, ..self }
+    }
+
+    /// Who asks.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     fn actor(&self) -> Actor {
         self.caller.actor.clone()
+    }
+
+    /// The name of the header that carries the signature made with an account's secret.
+    pub(crate) fn signature_header(&self) -> &str {
+        self.shared.options.policy.signature_header.as_str()
     }
 
     fn event_bytes_max(&self) -> usize {
@@ -243,7 +278,7 @@ impl ApiState {
     }
 
     /// Reads what is so, on a thread that may block: it can lie cold on disk.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ApiState, &View<'_>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -255,7 +290,7 @@ impl ApiState {
 
 /// Every route. Serve it with [`serve::serve`], or call it directly.
 pub fn router(state: ApiState) -> Router {
-    routes::router()
+    routes::router(state.front)
         .fallback(|| async { Problem::of_status(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { Problem::of_status(StatusCode::METHOD_NOT_ALLOWED) })
         // Each route has its own limit, in `rim`.

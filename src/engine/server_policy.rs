@@ -87,8 +87,16 @@ impl ServerPolicy {
         if !self.retries(account, owner) {
             return 1;
         }
-        let schedule = endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule);
-        RetryPolicy::of(schedule).tries(max_tries)
+        RetryPolicy::of(self.schedule_of(owner, endpoint)).tries(max_tries)
+    }
+
+    /// The schedule that holds for an endpoint.
+    pub fn schedule_of<'a>(
+        &'a self,
+        owner: &'a AccountSettings,
+        endpoint: &'a EndpointSettings,
+    ) -> &'a Schedule {
+        endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule)
     }
 
     /// A wait as it is played.

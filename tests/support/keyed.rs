@@ -81,7 +81,8 @@ impl World {
         let options_of_store = Options { guard: guard.clone(), ..Options::new(folder.path()) };
         let store = Store::open(options_of_store, clock.clone(), true, &mut |_, _| {}).expect("a store");
         let (handle, master) = (store.handle().clone(), store.master().clone());
-        let state = ApiState::new(handle, master, clock.clone(), guard, options);
+        let state =
+            ApiState::new(handle, master, clock.clone(), guard, options).with_front(hooklog::pages::front());
         World { app: router(state.clone()), local: router(state.local()), clock, store, state, folder }
     }
 
