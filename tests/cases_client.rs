@@ -735,24 +735,24 @@ async fn at_once(client: &Client, urls: &[String]) -> Vec<Outcome> {
 
 #[tokio::test]
 async fn c128_idle_connections_are_bounded_and_used_again() {
-    let options = Options { idle_max: 20, ..Options::default() };
+    let options = Options { idle_max: 80, ..Options::default() };
     let client = Client::new(policy(&["127.0.0.0/8"]), options).expect("a client");
     let any = Receiver::scripted_at("0.0.0.0:0".parse().expect("any"), vec![answer(200, "", "ok")]).await;
     let port = any.address.port();
     let at = |host: usize| format!("http://127.0.0.{host}:{port}/h");
     // One host: as many connections stay as are kept for one.
-    for outcome in at_once(&client, &vec![at(1); 30]).await {
+    for outcome in at_once(&client, &vec![at(1); 100]).await {
         answered(outcome);
     }
-    any.ended(30 - POOL_IDLE_PER_KEY).await;
+    any.ended(100 - POOL_IDLE_PER_KEY).await;
     assert_eq!(any.open(), POOL_IDLE_PER_KEY);
     // Many hosts: as many as are kept in all, the newest.
-    let many: Vec<String> = (2..=60).map(at).collect();
+    let many: Vec<String> = (2..=100).map(at).collect();
     for outcome in at_once(&client, &many).await {
         answered(outcome);
     }
-    any.ended(any.connections() - 20).await;
-    assert_eq!(any.open(), 20);
+    any.ended(any.connections() - 80).await;
+    assert_eq!(any.open(), 80);
     // A busy host: one connection for all that comes one after the other.
     let before = any.connections();
     let mut reused = 0;
@@ -768,7 +768,7 @@ async fn c128_idle_connections_are_bounded_and_used_again() {
             ErrorClass::Connect
         );
     }
-    assert_eq!(any.open(), 20);
+    assert_eq!(any.open(), 80);
     drop(client);
     any.ended(any.connections()).await;
 }

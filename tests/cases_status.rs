@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use hooklog::clock::ManualClock;
 use hooklog::engine::ServerPolicy;
-use hooklog::notify::{Channel, Teller};
 use hooklog_projections::policy::{Jitter, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Value, json};
@@ -187,20 +186,11 @@ async fn c34_a_misdirected_request_is_sent_again_over_another_connection() {
     world.always_true(&mut [&mut hook]).await;
 }
 
-/// Where the owner's messages go from now on.
-async fn telling(world: &World) -> (Hook, tokio::task::JoinHandle<()>) {
-    let service = Hook::scripted(vec![answer(202, "", "")]).await;
-    let channel = Channel::Service { url: service.url("/messages"), key: None };
-    let store = world.store();
-    let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
-    (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(1)).run()))
-}
-
 /// What waits stays as it is and is held (design §3: held, not lost); resumed, it drains in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn c35_gone_disables_the_endpoint_once_and_holds_what_waits() {
     let world = World::new().await;
-    let (mut service, teller) = telling(&world).await;
+    let (mut service, teller) = world.telling().await;
     let mut hook = Hook::scripted(vec![answer(410, "", "gone"), answer(200, "", "")]).await;
     let account = world.account().await;
     let endpoint = world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 1 })).await;

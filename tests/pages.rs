@@ -5,14 +5,19 @@
 mod browser;
 #[path = "support/keyed.rs"]
 mod keyed;
+#[path = "support/receiver.rs"]
+mod receiver;
 
 use std::io::Write;
 
+use axum::body::Body;
+use axum::http::Request;
 use browser::{ORIGIN, Seen, post, read, sign_in, submit};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hooklog_projections::time::Millis;
 use keyed::{Session, World, text};
+use receiver::{Receiver, answer};
 use serde_json::{Value, json};
 
 fn gzip(bytes: &[u8]) -> usize {
@@ -47,12 +52,28 @@ impl People {
 const TABLE: &[(&str, &[(&str, &str)], &str)] = &[
     //                                                    none oper supp acct read othr
     ("GET /", &[],                                       "303 200 200 200 200 200"),
+    ("GET /events", &[],                                 "303 200 200 200 200 200"),
     ("GET /events/{id}", &[],                            "303 200 200 200 200 404"),
     ("POST /events/{id}", &[("do", "nothing")],          "401 400 400 400 403 400"),
     ("GET /events/{id}/payload", &[],                    "303 200 200 200 200 404"),
+    ("GET /deliveries", &[],                             "303 200 200 200 200 200"),
     ("GET /deliveries/{id}", &[],                        "303 200 200 200 200 404"),
     ("POST /deliveries/{id}", &[("do", "nothing")],      "401 400 400 400 403 404"),
     ("GET /attempts/{id}", &[],                          "303 404 404 404 404 404"),
+    ("GET /dead", &[],                                   "303 200 200 200 200 200"),
+    ("GET /endpoints", &[],                              "303 200 200 200 200 200"),
+    ("GET /endpoints/{id}", &[],                         "303 200 200 200 200 404"),
+    ("POST /endpoints/{id}", &[("do", "nothing")],       "401 400 400 400 403 404"),
+    ("GET /accounts", &[],                               "303 200 200 403 403 403"),
+    ("GET /accounts/{id}", &[],                          "303 200 200 403 403 403"),
+    ("GET /replays", &[],                                "303 200 200 200 200 200"),
+    ("POST /replays", &[("status", "dead")],             "401 422 422 422 403 422"),
+    // An operator names the account.
+    ("GET /replays/new", &[],                            "303 400 400 422 422 422"),
+    ("GET /replays/{id}", &[],                           "303 404 404 404 404 404"),
+    ("POST /replays/{id}", &[("do", "cancel")],          "401 404 404 404 403 404"),
+    ("GET /audit", &[],                                  "303 200 403 403 403 403"),
+    ("GET /system", &[],                                 "303 200 200 403 403 403"),
     ("GET /find", &[],                                   "303 303 303 303 303 303"),
     ("GET /sign-in", &[],                                "200 200 200 200 200 200"),
     ("POST /sign-in", &[("key", "x")],                   "401 401 401 401 401 401"),
@@ -85,6 +106,7 @@ async fn every_page_is_for_whom_the_table_says() {
         let id = match path.split('/').nth(1) {
             Some("endpoints") => &endpoint,
             Some("deliveries") => &delivery,
+            Some("accounts") => &account,
             _ => &event,
         };
         let path = path.replace("{id}", id).replace("{file}", "none.css");
@@ -305,4 +327,212 @@ async fn the_answer_page_says_what_the_api_says() {
     let page = read(&world, &people.operator.cookie, &path).await;
     assert!(page.words().contains("No. It was cancelled"), "{}", page.words());
     assert!(page.html.contains("the customer &lt;b&gt;asked&lt;/b&gt;") && !page.html.contains("<b>asked"));
+}
+
+/// What attackers write (rules of hostile text): markup, breaks out of attributes, schemes, directions, controls.
+const HOSTILE: [&str; 10] = [
+    "<script>window.__pwn=1</script>",
+    "<img src=x onerror=window.__pwn=1>",
+    "\"><svg onload=window.__pwn=1>",
+    "javascript:window.__pwn=1",
+    "{{7*7}}",
+    "</pre><script>window.__pwn=1</script>",
+    "\u{202e}gpj.exe",
+    "\u{1b}]0;x\u{7}",
+    "=HYPERLINK(\"http://evil.example\")",
+    "' onmouseover='window.__pwn=1",
+];
+
+/// Marks that no page may have got from a stranger.
+#[track_caller]
+fn is_tame(page: &Seen, path: &str) {
+    let html = &page.html;
+    for tag in ["<script>", "<img", "<svg onload", "</pre><script", "{{49}}"] {
+        assert!(!html.contains(tag), "{path}: {tag}");
+    }
+    // Within a tag a quote of theirs would end the value.
+    for part in html.split('<').skip(1) {
+        let tag = part.split_once('>').map_or(part, |(tag, _)| tag);
+        let bare: String = tag.split('"').step_by(2).collect();
+        assert!(
+            !bare.contains("onerror") && !bare.contains("onload") && !bare.contains("onmouseover"),
+            "{path}: <{tag}>"
+        );
+        assert!(
+            !tag.contains("href=\"javascript:") && !tag.contains("http://evil.example"),
+            "{path}: <{tag}>"
+        );
+    }
+    for unseen in ['\u{202e}', '\u{1b}', '\u{7}'] {
+        assert!(!html.contains(unseen), "{path}: {unseen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_strangers_write_is_shown_and_never_obeyed() {
+    let world = World::new().await;
+    let all = HOSTILE.join(" ");
+    // The answer's head holds what a head may; its body everything.
+    let plain = HOSTILE[..6].join(" ");
+    let (head, body) =
+        (format!("location: /{plain}\r\nserver: {plain}\r\n"), format!("{all}{}", "<".repeat(16 << 10)));
+    let receiver = Receiver::answering(move |_| answer(500, &head, &body)).await;
+    let account = text(&world.locally("POST", "/v1/accounts", json!({ "name": plain })).await.ok(201)["id"]);
+    let people = People::of(&world, &account).await;
+    let url = receiver.url("/hook?q=%22%3E%3Csvg%20onload=window.__pwn=1%3E&x=javascript:window.__pwn=1");
+    let endpoint = json!({ "account_id": account, "url": url, "description": plain,
+        "headers": { "x-own": "TOPSECRET\"><script>window.__pwn=1</script>" } });
+    let endpoint = text(&world.locally("POST", "/v1/endpoints", endpoint).await.ok(201)["id"]);
+    let event = json!({ "account_id": account, "type": "pwn.all", "data": { "texts": HOSTILE, "all": all },
+        "max_tries": 1 });
+    let event = world.locally("POST", "/v1/events", event).await.ok(202);
+    let (id, delivery) = (text(&event["id"]), text(&event["deliveries"][0]["id"]));
+    let raw = Request::post(format!("/v1/events/raw?account_id={account}&type=pwn.raw"))
+        .header("content-type", "text/html;\"><script>")
+        .body(Body::from([all.as_bytes(), b"\xff\xfe\x00"].concat()));
+    let off = json!({ "signature_schemes": ["ledger"] });
+    world.locally("PATCH", &format!("/v1/endpoints/{endpoint}"), off).await.ok(200);
+    let raw = World::send(&world.local, raw.expect("a request")).await.ok(202);
+    let raw = text(&raw["id"]);
+    world.dead(&delivery).await;
+    let pause = format!("/v1/endpoints/{endpoint}/pause");
+    world.locally("POST", &pause, json!({ "reason": plain })).await.ok(200);
+
+    for person in [&people.operator, &people.support, &people.account] {
+        for path in [
+            "/".into(),
+            format!("/events?account_id={account}"),
+            format!("/events/{id}"),
+            format!("/events/{raw}"),
+            format!("/deliveries/{delivery}"),
+            format!("/deliveries?account_id={account}&event_type={}", "%22%3E%3Csvg%20onload%3D1%3E"),
+            "/deliveries".into(),
+            "/dead".into(),
+            "/endpoints".into(),
+            format!("/endpoints/{endpoint}"),
+            "/accounts".into(),
+            format!("/accounts/{account}"),
+            "/audit".into(),
+            format!("/replays/new?account_id={account}&status=dead"),
+            "/find?q=%3Cscript%3Ewindow.__pwn%3D1%3C%2Fscript%3E".into(),
+            "/deliveries?status=%3Cscript%3Ewindow.__pwn%3D1%3C%2Fscript%3E".into(),
+            "/nowhere/%3Cscript%3E".into(),
+        ] {
+            let page = read(&world, &person.cookie, &path).await;
+            assert!(page.status < 500, "{path}: {}", page.words());
+            is_tame(&page, &path);
+            assert!(!page.html.contains("TOPSECRET"), "{path}");
+        }
+        let answered = read(&world, &person.cookie, &format!("/deliveries/{delivery}")).await;
+        for part in ["&lt;script&gt;window.__pwn=1", "U+202E", "HTTP 500", "[redacted]", "␛"] {
+            assert!(answered.html.contains(part), "{part}");
+        }
+        assert!(read(&world, &person.cookie, &format!("/events/{raw}")).await.html.contains("\\xff"));
+    }
+}
+
+/// A page of fifty rows goes out within the weight that it may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_rows_are_light() {
+    let world = World::new().await;
+    let account = world.account("Acme").await;
+    let people = People::of(&world, &account).await;
+    world.held(&account).await;
+    let due = (jiff::Timestamp::now() + jiff::Span::new().hours(48)).to_string();
+    for n in 1..60 {
+        let event =
+            json!({ "account_id": account, "type": "held.back", "data": { "n": n }, "deliver_at": due });
+        world.locally("POST", "/v1/events", event).await.ok(202);
+    }
+    for path in ["/", "/deliveries", &format!("/events?account_id={account}")] {
+        let page = read(&world, &people.operator.cookie, path).await;
+        let rows = page.html.matches("class=\"row\"").count();
+        let weight = gzip(&page.reply.body);
+        assert!(rows >= 20 && weight <= 60 * 1024, "{path}: {rows} rows, {weight} bytes");
+    }
+    // Page by page, with the filter kept, every delivery once.
+    let (mut path, mut seen) = ("/deliveries?status=pending&limit=25".to_owned(), Vec::new());
+    loop {
+        let page = read(&world, &people.operator.cookie, &path).await;
+        seen.extend(page.html.split("href=\"/deliveries/").skip(1).map(|rest| rest[..30].to_owned()));
+        let Some((before, _)) = page.html.split_once("\" rel=\"next\"") else { break };
+        path = before.rsplit_once("href=\"").expect("an address").1.replace("&amp;", "&");
+        assert!(path.contains("status=pending"), "{path}");
+    }
+    assert_eq!(seen.len(), 60);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 60, "each once");
+}
+
+/// Lists: nothing yet, nothing that matches, and the way out of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_list_says_why_it_is_empty() {
+    let world = World::new().await;
+    let account = world.account("Acme").await;
+    let people = People::of(&world, &account).await;
+    for (path, yet) in [
+        ("/deliveries", "No deliveries yet"),
+        ("/events", "No events yet"),
+        ("/dead", "No dead letters yet"),
+        ("/endpoints", "No endpoints yet"),
+        ("/replays", "No bulk replays yet"),
+    ] {
+        let words = read(&world, &people.operator.cookie, path).await.words();
+        assert!(words.contains(yet), "{path}: {words}");
+    }
+    let none = read(&world, &people.operator.cookie, "/deliveries?status=dead&event_type=x.y").await;
+    assert!(none.words().contains("No deliveries match"), "{}", none.words());
+    assert!(none.html.contains("href=\"/deliveries?event_type=x.y\""), "a chip takes its filter away");
+    // A moment as a browser's field gives it.
+    let since = read(&world, &people.operator.cookie, "/deliveries?since=2026-01-01T00:00").await;
+    assert_eq!(since.status, 200, "{}", since.words());
+    assert_eq!(read(&world, &people.operator.cookie, "/deliveries?since=soon").await.status, 400);
+    assert_eq!(read(&world, &people.operator.cookie, "/deliveries?colour=red").await.status, 400);
+}
+
+/// Pausing, replaying and calling off, all with forms.
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_do_what_the_api_does() {
+    let world = World::new().await;
+    let receiver = Receiver::answering(|_| answer(410, "", "gone")).await;
+    let account = world.account("Acme").await;
+    let people = People::of(&world, &account).await;
+    let made = json!({ "account_id": account, "url": receiver.url("/hook") });
+    let endpoint = text(&world.locally("POST", "/v1/endpoints", made).await.ok(201)["id"]);
+    let event = json!({ "account_id": account, "type": "a.b", "data": 1, "max_tries": 1 });
+    let event = world.locally("POST", "/v1/events", event).await.ok(202);
+    let delivery = text(&event["deliveries"][0]["id"]);
+    world.dead(&delivery).await;
+    let operator = &people.operator;
+    let csrf = operator.csrf.as_str();
+
+    // 410 disabled it: a replay says so and is not offered.
+    let page = read(&world, &operator.cookie, &format!("/deliveries/{delivery}")).await.words();
+    assert!(page.contains("The endpoint is disabled; resume it first."), "{page}");
+    let path = format!("/endpoints/{endpoint}");
+    let resumed = submit(&world, &operator.cookie, &path, &[("csrf", csrf), ("do", "resume")]).await;
+    assert_eq!(resumed.status, 303);
+    let page = read(&world, &operator.cookie, resumed.header("location")).await.words();
+    assert!(page.contains("It runs again"), "{page}");
+    assert_eq!(
+        submit(&world, &operator.cookie, &path, &[("csrf", csrf), ("do", "resume")]).await.status,
+        409
+    );
+
+    // The plan shows what would go where; nothing is sent by looking at it.
+    let plan = format!("/replays/new?account_id={account}&status=dead&endpoint_id={endpoint}");
+    let page = read(&world, &operator.cookie, &plan).await;
+    assert!(page.words().contains("Send 1 again") && page.words().contains("the same"), "{}", page.words());
+    let mut fields =
+        vec![("csrf", csrf), ("account_id", account.as_str()), ("status", "dead"), ("rate_per_second", "10")];
+    let refused = submit(&world, &operator.cookie, "/replays", &fields).await;
+    assert_eq!(refused.status, 422, "without a reason: {}", refused.words());
+    fields.push(("reason", "their server is back"));
+    let begun = submit(&world, &operator.cookie, "/replays", &fields).await;
+    assert_eq!(begun.status, 303, "{}", begun.words());
+    let page = read(&world, &operator.cookie, begun.header("location")).await.words();
+    assert!(page.contains("their server is back") && page.contains("of 1 begun"), "{page}");
+    let listed = read(&world, &operator.cookie, "/replays").await.words();
+    assert!(listed.contains("their server is back"), "{listed}");
 }

@@ -12,7 +12,7 @@ use hooklog::api::access::OperatorToken;
 use hooklog::api::serve::{Connections, Listeners, serve};
 use hooklog::api::{ApiOptions, ApiState, Quotas};
 use hooklog_projections::time::Millis;
-use keyed::{LONG, World};
+use keyed::{LONG, Reply, World};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -170,14 +170,31 @@ async fn an_account_asks_for_so_much_in_a_while_and_no_more() {
         let event = json!({ "account_id": account, "type": "a.b", "data": 1 });
         world.locally("POST", "/v1/events", event).await
     };
-    assert_eq!((send(&account).await.status, send(&account).await.status), (202, 202));
+    let field = |reply: &Reply, name: &str| {
+        reply.headers.get(name).map(|value| value.to_str().expect("ASCII").to_owned()).unwrap_or_default()
+    };
+    // `held` was the first of the minute.
+    for left in [1, 0] {
+        let taken = send(&account).await;
+        assert_eq!(taken.status, 202);
+        assert_eq!(field(&taken, "ratelimit-policy"), r#""events";q=3;w=60"#);
+        assert_eq!(field(&taken, "ratelimit"), format!(r#""events";r={left};t=60"#));
+        assert_eq!(retry_after(&taken.headers), None);
+    }
     let refused = send(&account).await;
     assert_eq!((refused.status, refused.code().as_str()), (429, "too-many-requests"));
+    assert_eq!(refused.json()["violated-policies"], json!(["events"]));
+    assert_eq!(field(&refused, "ratelimit"), r#""events";r=0;t=60"#);
+    assert_eq!(field(&refused, "ratelimit-policy"), r#""events";q=3;w=60"#);
+    let unlimited = world.locally("GET", "/v1/accounts", Value::Null).await;
+    assert_eq!((field(&unlimited, "ratelimit"), field(&unlimited, "ratelimit-policy")), Default::default());
     assert_eq!(retry_after(&refused.headers), Some(60));
     let three = json!({ "events": [
         { "account_id": other, "type": "a.b", "data": 1 }, { "account_id": account, "type": "a.b", "data": 1 },
     ]});
-    let batch = world.locally("POST", "/v1/events/batch", three).await.ok(202);
+    let batch = world.locally("POST", "/v1/events/batch", three).await;
+    assert_eq!(field(&batch, "ratelimit"), r#""events";r=0;t=60"#, "the fullest is told");
+    let batch = batch.ok(202);
     assert_eq!((&batch["results"][0]["status"], &batch["results"][1]["status"]), (&json!(202), &json!(429)));
     world.clock.advance(Millis::from_secs(60));
     assert_eq!(send(&account).await.status, 202);

@@ -60,11 +60,12 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
 pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     counts::fold(tables, entry)?;
     lane::fold(tables, entry)?;
+    event::fold_types(tables, entry)?;
     hour::fold(tables, entry)
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 24] = [
+pub const TABLES: [(&str, Cadence); 25] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -89,6 +90,7 @@ pub const TABLES: [(&str, Cadence); 24] = [
     named::<replay::Replays>(),
     named::<replay::Running>(),
     named::<answer::Requests>(),
+    named::<event::EventTypes>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

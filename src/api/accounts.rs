@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{Path, Request};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Account;
 use hooklog_projections::fact::AccountSettings;
@@ -15,7 +15,7 @@ use super::policies::{response_policy, rollout, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, json_body};
-use super::wire::{self, PageOut};
+use super::wire::{self, AccountOut, PageOut};
 use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::engine::{Answer, Command};
@@ -100,10 +100,15 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let found = listed(&api, &request.uri().clone()).await?;
+    page(&request, found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<AccountOut>, Problem> {
     const LIST: &str = "accounts";
-    let mut params = Params::of(request.uri());
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let mut params = Params::of(uri);
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
     params.finish()?;
     let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(AccountId);
     let mut rows = api
@@ -118,7 +123,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
     let next_cursor = last.map(|position| api.shared.cursors.write(LIST, position));
     let data = rows.iter().map(|(id, row)| wire::account(*id, row)).collect();
-    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+    Ok(PageOut { data, next_cursor, searched_back_to: None })
 }
 
 /// A page, with its `Link`.
@@ -133,14 +138,17 @@ pub(super) fn page<T: serde::Serialize>(request: &Request, page: PageOut<T>) -> 
 
 pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {
     let id = account_id(&api, &id)?;
-    let out = api
-        .read(move |_, view| {
-            let mut out = wire::account(id, &known(view, id)?);
-            out.deliveries = Some(wire::counts(&view.counts(Some(id))?));
-            Ok(out)
-        })
-        .await?;
-    json(StatusCode::OK, &out)
+    json(StatusCode::OK, &shown(&api, id).await?)
+}
+
+/// An account with its figures.
+pub(crate) async fn shown(api: &ApiState, id: AccountId) -> Result<AccountOut, Problem> {
+    api.read(move |_, view| {
+        let mut out = wire::account(id, &known(view, id)?);
+        out.deliveries = Some(wire::counts(&view.counts(Some(id))?));
+        Ok(out)
+    })
+    .await
 }
 
 pub(super) async fn change(
@@ -179,7 +187,7 @@ pub(crate) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Proble
 }
 
 /// An account that must be there.
-pub(super) fn known(view: &View<'_>, id: AccountId) -> Result<Account, Problem> {
+pub(crate) fn known(view: &View<'_>, id: AccountId) -> Result<Account, Problem> {
     view.account(id)?.ok_or_else(no_account)
 }
 

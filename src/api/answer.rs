@@ -8,7 +8,7 @@ use hooklog_projections::account::Endpoint;
 use hooklog_projections::event::Event;
 use hooklog_projections::fact::{Entry, Fact};
 use hooklog_projections::hour::{Hour, hour_of};
-use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointKey, EventId, KeyId};
+use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointKey, EventId};
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
 use hooklog_projections::time::{Millis, Timestamp};
@@ -16,6 +16,7 @@ use hooklog_projections::time::{Millis, Timestamp};
 use super::attempts::{self, AttemptOut};
 use super::events::{self, sight_at};
 use super::problem::Problem;
+use super::tried::{self, RequestOut};
 use super::wire::{DeliveryOut, Include, timeline_entry};
 use super::{ApiState, deliveries};
 use crate::explain::Explanation;
@@ -25,6 +26,8 @@ use crate::views::View;
 
 /// Facts of an endpoint that one delivery's timeline shows.
 const CHANGES_MAX: usize = 200;
+/// Requests that are shown as they were made, the newest ones.
+const REQUESTS_MAX: usize = 12;
 /// Planned tries that are told one by one.
 const PLANNED_MAX: usize = 30;
 
@@ -56,25 +59,14 @@ pub(crate) struct Told {
     /// Its facts and those of its endpoint meanwhile, oldest first.
     pub story: Vec<Entry>,
     pub attempts: Vec<AttemptOut>,
+    /// The requests of the newest of them, as they were made.
+    pub requests: Vec<(AttemptId, RequestOut)>,
     /// Nominal moments of the tries that would follow the next one.
     pub planned: Vec<Timestamp>,
     /// Tries after those.
     pub planned_more: usize,
     /// How its endpoint fared in the hour of its newest attempt.
     pub hour: Option<(Timestamp, Hour)>,
-}
-
-impl Told {
-    /// The ids of the keys that signed a request, in the order of its header.
-    pub(crate) fn signed_with(&self, number: u32) -> &[KeyId] {
-        let signed = self.story.iter().find_map(|entry| match &entry.fact {
-            Fact::Attempted { attempt, signed_with, .. } if *attempt == number => {
-                Some(signed_with.as_slice())
-            }
-            _ => None,
-        });
-        signed.unwrap_or_default()
-    }
 }
 
 /// The answer about an event, in the account that was named, else in the only one that has it.
@@ -111,6 +103,15 @@ pub(crate) fn event_of_delivery(
     Ok((key.account, row.event.clone(), view.delivery_id(key, &row)))
 }
 
+/// The delivery that an attempt is of.
+pub(crate) fn delivery_of_attempt(
+    view: &View<'_>,
+    id: &str,
+    account: Option<AccountId>,
+) -> Result<DeliveryId, Problem> {
+    tried::delivery_of(view, id, account).map(|(key, row)| view.delivery_id(key, &row))
+}
+
 fn of_delivery(
     api: &ApiState,
     view: &View<'_>,
@@ -127,6 +128,12 @@ fn of_delivery(
     let mut attempts = attempts::of(view, &story)?;
     if api.is_customer() {
         attempts.iter_mut().for_each(AttemptOut::hide_addresses);
+    }
+    let begun = story.iter().rev().filter(|entry| matches!(entry.fact, Fact::Attempted { .. }));
+    let mut requests = Vec::new();
+    for begun in begun.take(REQUESTS_MAX) {
+        let made = tried::request_of(api, view, (key, &row), begun)?;
+        requests.extend(made.map(|made| (view.attempt_id(begun.seq, begun.at), made)));
     }
     let upto = sight.upto();
     for entry in view.changes(endpoint_key, (row.accepted, upto), CHANGES_MAX)? {
@@ -160,6 +167,7 @@ fn of_delivery(
         endpoint_key,
         story,
         attempts,
+        requests,
         planned,
         planned_more,
         hour,
@@ -191,6 +199,6 @@ fn planned(
 }
 
 /// A fact as a program reads it, for whoever wants it raw.
-pub(crate) fn raw(api: &ApiState, entry: &Entry, delivery: Option<DeliveryId>) -> serde_json::Value {
-    timeline_entry(entry, delivery, !api.is_customer())
+pub(crate) fn raw(api: &ApiState, entry: &Entry) -> serde_json::Value {
+    timeline_entry(entry, None, None, !api.is_customer())
 }

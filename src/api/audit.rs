@@ -2,6 +2,7 @@
 //! became of a delivery.
 
 use axum::extract::Request;
+use axum::http::Uri;
 use axum::response::Response;
 use hooklog_projections::audit::scope;
 use hooklog_projections::fact::{DisabledReason, Entry, Fact};
@@ -9,7 +10,7 @@ use hooklog_projections::ids::Seq;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::accounts::page;
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::query::Params;
@@ -17,11 +18,16 @@ use super::wire::PageOut;
 use crate::explain::actor;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|account| account_id(&api, &account)).transpose()?;
-    let by = params.one("actor")?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let found = listed(&api, &request.uri().clone()).await?;
+    page(&request, found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<Value>, Problem> {
+    let mut params = Params::of(uri);
+    let account = api.account_filter(&mut params)?;
+    let by = params.one("actor");
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
     params.finish()?;
     let list = format!("audit {account:?} {by:?}");
     let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
@@ -35,7 +41,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let next_cursor = found.next.map(|seq| api.shared.cursors.write(&list, u128::from(seq.0)));
     let searched_back_to = found.searched_back_to.map(moment_text);
     let data = found.entries.iter().map(entry).collect();
-    page(&request, PageOut::<Value> { data, next_cursor, searched_back_to })
+    Ok(PageOut { data, next_cursor, searched_back_to })
 }
 
 fn entry(entry: &Entry) -> Value {

@@ -8,12 +8,12 @@ use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey};
-use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::lifecycle::Delivery;
 use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::accounts::page;
 use super::attempts;
 use super::events::{ReplayedOut, Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
@@ -37,14 +37,14 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
 /// What the query of an address selects.
 pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<DeliveryOut>, Problem> {
     let mut params = Params::of(uri);
-    let named = params.one("account_id")?;
-    let queue = params.one("queue")?;
-    let mut filter = filter(&mut params)?;
-    let include = include(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let named = api.account_named(&mut params)?;
+    let queue = params.one("queue");
+    let mut filter = filter(&mut params);
+    let include = include(&mut params);
+    let limit = params.limit();
+    let cursor = params.one("cursor");
+    let account = api.scope(named)?;
     params.finish()?;
-    let named = named.map(|named| account_id(api, &named)).transpose()?;
     let account = match queue {
         // A queue is one endpoint, and that has one account.
         Some(queue) => {
@@ -57,7 +57,7 @@ pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<Delivery
             }
             Some(key.account)
         }
-        None => api.scope(named)?,
+        None => account,
     };
     let wanted = Wanted { account, filter, before: cursor, limit };
     api.read(move |api, view| page_of(api, view, &wanted, include)).await
@@ -110,52 +110,23 @@ pub(crate) fn page_of(
     Ok(PageOut { data, next_cursor, searched_back_to: found.searched_back_to.map(moment_text) })
 }
 
-/// The filter by event type: one, or a prefix before `*`.
-pub(super) fn event_type(params: &mut Params) -> Result<Option<String>, Problem> {
-    let event_type = params.one("event_type")?;
-    if event_type.as_ref().is_some_and(|text| text.len() > super::envelope::TYPE_CHARS_MAX) {
-        return Err(Problem::query("event_type", "an event type has at most 128 characters"));
-    }
-    Ok(event_type)
-}
-
-fn filter(params: &mut Params) -> Result<Filter, Problem> {
-    let mut statuses = Vec::new();
-    for word in params.all("status") {
-        let status = Status::ALL.into_iter().find(|status| status.as_str() == word);
-        let wrong = || Problem::query("status", "pending, in_flight, delivered, dead or cancelled is wanted");
-        statuses.push(status.ok_or_else(wrong)?);
-    }
-    statuses.sort();
-    statuses.dedup();
-    let event_type = event_type(params)?;
-    let (since, until) = (params.moment("since")?, params.moment("until")?);
-    if since.zip(until).is_some_and(|(since, until)| since > until) {
-        return Err(Problem::query("since", "`since` is after `until`"));
-    }
-    let endpoint = params.read("endpoint_id")?;
-    let (mut http, mut errors) = (Vec::new(), Vec::new());
-    for word in params.all("http_status") {
-        http.push(status_range(&word).map_err(|wrong| Problem::query("http_status", wrong.detail))?);
-    }
-    for word in params.all("error") {
-        errors.push(error_class(&word).map_err(|wrong| Problem::query("error", wrong.detail))?);
-    }
+fn filter(params: &mut Params) -> Filter {
+    let (statuses, event_type) = (params.statuses(), params.event_type());
+    let (since, until) = params.span();
+    let endpoint = params.read("endpoint_id");
+    let mut http = params.each("http_status", |word| status_range(word).map_err(|wrong| wrong.detail));
+    let mut errors = params.each("error", |word| error_class(word).map_err(|wrong| wrong.detail));
     http.sort();
     errors.sort();
-    Ok(Filter { statuses, endpoint, event_type, since, until, http, errors })
+    Filter { statuses, endpoint, event_type, since, until, http, errors }
 }
 
-fn include(params: &mut Params) -> Result<Include, Problem> {
-    let mut include = Include::default();
-    for word in params.all("include") {
-        match word.as_str() {
-            "payload" => include.payload = true,
-            "last_error" => include.last_error = true,
-            _ => return Err(Problem::query("include", "payload or last_error is wanted")),
-        }
-    }
-    Ok(include)
+fn include(params: &mut Params) -> Include {
+    let words = params.each("include", |word| match word {
+        "payload" | "last_error" => Ok(word == "payload"),
+        _ => Err("payload or last_error is wanted".to_owned()),
+    });
+    Include { payload: words.contains(&true), last_error: words.contains(&false) }
 }
 
 pub(super) async fn show(

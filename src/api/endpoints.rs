@@ -4,7 +4,7 @@ use axum::extract::{Path, Request};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use hooklog_projections::account::Endpoint;
+use hooklog_projections::account::{Endpoint, Hold};
 use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
@@ -14,10 +14,10 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::accounts::{SETTINGS_BYTES_MAX, known, page};
-use super::envelope::event_type;
-use super::events::account_of;
+use super::envelope::{self, event_type};
+use super::events::{AcceptedOut, accept, account_of, respond};
 use super::fields::{Bad, Fields, bad, number, parse, text, word};
-use super::policies::{response_policy, schedule};
+use super::policies::{moment_text, response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues::fits_a_queue;
@@ -27,6 +27,7 @@ use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::delivery::guard;
 use crate::delivery::request::{self, SignatureHeader};
+use crate::engine::command::TEST_TYPE;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
 use crate::views::View;
@@ -204,9 +205,8 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
-    params.finish()?;
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
+    let account = params.finish_with(account)?;
     let list = format!("endpoints {account}");
     let after = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
     let mut rows = api
@@ -312,8 +312,13 @@ pub(super) async fn pause(
     let mut fields = Fields::read_or_empty(&body)?;
     let reason = fields.optional("reason", text(REASON_CHARS_MAX)).unwrap_or_default();
     fields.finish()?;
-    api.ask(Command::PauseEndpoint { key, reason: reason.into() }).await?;
+    hold(&api, key, reason).await?;
     answer(&api, key, StatusCode::OK, None).await
+}
+
+/// Pauses an endpoint.
+pub(crate) async fn hold(api: &ApiState, key: EndpointKey, reason: String) -> Result<(), Problem> {
+    api.ask(Command::PauseEndpoint { key, reason: reason.into() }).await.map(drop)
 }
 
 pub(super) async fn resume(
@@ -324,8 +329,57 @@ pub(super) async fn resume(
     let key = find(&api, &id, request.uri()).await?;
     let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
     Fields::read_or_empty(&body)?.finish()?;
-    api.ask(Command::ResumeEndpoint { key }).await?;
+    let_go(&api, key).await?;
     answer(&api, key, StatusCode::OK, None).await
+}
+
+/// Has a paused or disabled endpoint run again.
+pub(crate) async fn let_go(api: &ApiState, key: EndpointKey) -> Result<(), Problem> {
+    api.ask(Command::ResumeEndpoint { key }).await.map(drop)
+}
+
+/// Sends a test event to this endpoint alone: an ordinary delivery, of one try.
+pub(super) async fn test(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    Fields::read_or_empty(&body)?.finish()?;
+    let (status, out) = try_out(&api, key).await?;
+    respond(&api, status, &out)
+}
+
+/// Sends a test event to an endpoint.
+///
+/// # Errors
+/// 409 where it is held, 404 for a worker queue.
+pub(crate) async fn try_out(api: &ApiState, key: EndpointKey) -> Result<(StatusCode, AcceptedOut), Problem> {
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if row.settings.queue.is_some() {
+        let detail = "workers claim from a queue: put a job in with POST /v1/queues/{name}/jobs";
+        return Err(Problem::new(Kind::NotOfAQueue, detail));
+    }
+    let held = |kind, what: &str, at| {
+        let detail = format!("it is {what} since {}: nothing was sent; resume it first", moment_text(at));
+        Err(Problem::new(kind, detail))
+    };
+    match row.hold {
+        Some(Hold::Paused { at, .. }) => return held(Kind::Paused, "paused", at),
+        Some(Hold::Disabled { at, .. }) => return held(Kind::Disabled, "disabled", at),
+        // A removed one is refused as any event to it is.
+        Some(Hold::Removed { .. }) | None => {}
+    }
+    api.spend_replay()?;
+    let (account, endpoint) = (key.account, key.endpoint);
+    // The same each time, so that it is one event under one `Idempotency-Key`.
+    let event = serde_json::json!({
+        "account_id": account, "endpoint_id": endpoint, "type": TEST_TYPE, "max_tries": 1,
+        "data": { "test": true, "endpoint_id": endpoint },
+    });
+    let enqueue = envelope::read(api, Fields::read(event.to_string().as_bytes())?, 0)?;
+    accept(api, enqueue).await
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.
@@ -335,7 +389,7 @@ pub(super) async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<Endpoint
 }
 
 /// The endpoint that a path names, within an account, if one is named.
-pub(super) async fn find_in(
+pub(crate) async fn find_in(
     api: &ApiState,
     id: &str,
     account: Option<AccountId>,

@@ -7,14 +7,15 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use hooklog_projections::event::Event;
-use hooklog_projections::ids::{AccountId, DeliveryKey, EventId, Seq};
+use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EventId, Seq};
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
 
 use super::access::no_delivery;
-use super::accounts::account_id;
+use super::accounts::{known, page};
+use super::attempts::attempt_of;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::{self, About};
 use super::fields::{Fields, bad, flag, parse, text, word};
@@ -22,12 +23,13 @@ use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
-use super::wire::{DeliveryRef, Sight, timeline_entry};
+use super::wire::{self, DeliveryRef, PageOut, Sight, timeline_entry};
 use super::{ApiState, idempotency, unexpected};
 use crate::engine::{Answer, Command, Enqueue, Scope};
 use crate::explain::{Explanation, explain_event};
-use crate::log::BodySlot;
+use crate::log::{BodySlot, Order};
 use crate::views::View;
+use crate::views::events::Events;
 
 /// Events of one batch.
 const BATCH_MAX: usize = 500;
@@ -40,19 +42,19 @@ const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Accepted)]
-pub(super) struct AcceptedOut {
+pub(crate) struct AcceptedOut {
     #[schema(value_type = String)]
-    id: EventId,
+    pub id: EventId,
     #[schema(value_type = String)]
-    account_id: AccountId,
-    r#type: String,
+    pub account_id: AccountId,
+    pub r#type: String,
     #[schema(format = DateTime)]
-    accepted_at: String,
-    deliveries: Vec<DeliveryRef>,
-    duplicate: bool,
+    pub accepted_at: String,
+    pub deliveries: Vec<DeliveryRef>,
+    pub duplicate: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    explanation: Option<Explanation>,
+    pub explanation: Option<Explanation>,
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
@@ -63,16 +65,117 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     respond(&api, status, &out)
 }
 
+/// An event in a list: as it came in.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ListedEvent)]
+pub(crate) struct ListedOut {
+    #[schema(value_type = String)]
+    pub id: EventId,
+    #[schema(value_type = String)]
+    pub account_id: AccountId,
+    pub r#type: String,
+    #[schema(format = DateTime)]
+    pub accepted_at: String,
+    pub size: u32,
+    pub content_type: String,
+    /// To how many endpoints it went; none if nobody had subscribed.
+    pub delivery_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    payload_base64: Option<String>,
+}
+
+/// An account's events, newest first.
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let found = listed(&api, &request.uri().clone()).await?;
+    page(&request, found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<ListedOut>, Problem> {
+    let mut params = Params::of(uri);
+    let account = api.account_param(&mut params)?;
+    let unmatched = params.one_of("status", |word| match word {
+        "unmatched" => Ok(()),
+        _ => Err("unmatched is wanted: events that nobody had subscribed to".to_owned()),
+    });
+    let with_payload = !params
+        .each("include", |word| match word {
+            "payload" => Ok(()),
+            _ => Err("payload is wanted".to_owned()),
+        })
+        .is_empty();
+    let (event_type, (since, until)) = (params.event_type(), params.span());
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
+    let account = params.finish_with(account)?;
+    let list = format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}");
+    let from = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    api.read(move |api, view| {
+        known(view, account)?;
+        let ids = api.shared.handle.published().ids();
+        let from = from.and_then(|id| ids.delivery_seq(DeliveryId(id))).map(|(seq, _)| seq);
+        let until = until.map(|until| view.first_since(until)).transpose()?;
+        let before = from.into_iter().chain(until).min().unwrap_or(Seq(u64::MAX));
+        let after = since.map(|since| view.first_since(since)).transpose()?;
+        let after = Seq(after.map_or(0, |first| first.0 - 1));
+        let wanted = event_type.as_deref();
+        let found = match unmatched {
+            _ if after.next() >= before => Events::default(),
+            Some(()) => view.unmatched(account, (after, before), wanted, limit)?,
+            None => view.events(account, (after, before), wanted, Order::Descending, limit)?,
+        };
+        let next = found.upto.map(|upto| view.entry(upto)).transpose()?;
+        let cut = next.as_ref().filter(|_| found.rows.len() < limit);
+        let searched_back_to = cut.map(|entry| moment_text(entry.at));
+        let position = next.map(|entry| ids.delivery_id(entry.seq, entry.at).0);
+        let next_cursor = position.map(|position| api.shared.cursors.write(&list, position));
+        let mut data = Vec::with_capacity(found.rows.len());
+        for (id, row) in found.rows {
+            data.push(listed_out(view, account, id, &row, with_payload)?);
+        }
+        Ok(PageOut { data, next_cursor, searched_back_to })
+    })
+    .await
+}
+
+fn listed_out(
+    view: &View<'_>,
+    account_id: AccountId,
+    id: EventId,
+    row: &Event,
+    with_payload: bool,
+) -> Result<ListedOut, Problem> {
+    let (payload, payload_base64) =
+        if with_payload { wire::payload(view, row.accepted)? } else { (None, None) };
+    Ok(ListedOut {
+        id,
+        account_id,
+        r#type: row.event_type.to_string(),
+        accepted_at: moment_text(row.accepted_at),
+        size: row.body.len,
+        content_type: row.body.content_type.to_string(),
+        delivery_count: row.delivery_seqs().count() as u64,
+        payload,
+        payload_base64,
+    })
+}
+
 pub(super) async fn raw(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let event_type = params.one("type")?;
-    let event = params.read_as_given("id")?;
-    let endpoint = params.read_as_given("endpoint_id")?;
-    params.finish()?;
-    let event_type = event_type.ok_or_else(|| Problem::query("type", "name the event's type"))?;
-    envelope::event_type(&event_type).map_err(|wrong| Problem::query("type", wrong.detail))?;
+    let event_type = params.one_of("type", |text| {
+        envelope::event_type(text).map(|()| text.to_owned()).map_err(|wrong| wrong.detail)
+    });
+    let event = params.read_as_given("id");
+    let endpoint = params.read_as_given("endpoint_id");
+    if event_type.is_none() {
+        params.fail("type", "name the event's type");
+    }
+    let (account, event_type) = params.finish_with(account.zip(event_type))?;
     let content_type = content_type(request.headers())?;
     let body = whole(request.into_body(), api.event_bytes_max()).await?;
     let about =
@@ -232,8 +335,10 @@ pub(super) async fn timeline(
             }
             entries.sort_by_key(|(entry, _)| entry.seq);
             let sees_all = !api.is_customer();
-            let shown = entries.iter().map(|(entry, id)| timeline_entry(entry, *id, sees_all));
-            Ok(shown.collect::<Vec<_>>())
+            let shown = entries
+                .iter()
+                .map(|(entry, id)| Ok(timeline_entry(entry, *id, attempt_of(view, entry)?, sees_all)));
+            shown.collect::<Result<Vec<_>, Problem>>()
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))
@@ -347,9 +452,9 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Replaye
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
 pub(super) fn account_of(api: &ApiState, uri: &Uri) -> Result<Option<AccountId>, Problem> {
     let mut params = Params::of(uri);
-    let account = params.one("account_id")?;
+    let account = api.account_filter(&mut params)?;
     params.finish()?;
-    api.scope(account.map(|account| account_id(api, &account)).transpose()?)
+    Ok(account)
 }
 
 /// The parameters `account_id` and `at`: what a question about one event or delivery takes.
@@ -358,9 +463,9 @@ pub(super) fn account_and_moment(
     uri: &Uri,
 ) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
     let mut params = Params::of(uri);
-    let (account, at) = (params.one("account_id")?, params.moment("at")?);
+    let (account, at) = (api.account_filter(&mut params)?, params.moment("at"));
     params.finish()?;
-    Ok((api.scope(account.map(|account| account_id(api, &account)).transpose()?)?, at))
+    Ok((account, at))
 }
 
 /// The event of an id: in the account that was named, else in the only one that has it.

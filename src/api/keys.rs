@@ -129,8 +129,7 @@ pub(super) async fn first(api: &ApiState) -> Result<Option<Zeroizing<String>>, P
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     const LIST: &str = "keys";
     let mut params = Params::of(request.uri());
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let (limit, cursor) = (params.limit(), params.one("cursor"));
     params.finish()?;
     let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(ApiKeyId);
     let mut rows = api.read(move |_, view| Ok(view.api_keys(after, limit + 1)?)).await?;

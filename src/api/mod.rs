@@ -6,9 +6,9 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `dead`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `event_types`, `deliveries`, `dead`, `attempts`, `tried`, `queues`, `replays`, `explain`, `stream`, `stats`, `verify`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`openapi`] | the API described, as JSON and as a page |
-//! | `answer`, `overview` | what a page needs at once, read in one state |
+//! | `answer`, `overview`, `fleet` | what a page needs at once, read in one state |
 //! | `console`, `form` | a person's door: a key exchanged for a session, and what a page's forms send |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
@@ -27,12 +27,14 @@ pub(crate) mod dead;
 pub(crate) mod deliveries;
 pub(crate) mod endpoints;
 mod envelope;
+mod event_types;
 pub(crate) mod events;
 mod explain;
 mod failures;
 mod fields;
+pub(crate) mod fleet;
 pub(crate) mod form;
-mod health;
+pub(crate) mod health;
 mod idempotency;
 mod keys;
 mod limits;
@@ -54,6 +56,8 @@ pub(crate) mod stats;
 mod store;
 mod stream;
 mod token;
+pub(crate) mod tried;
+mod verify;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -149,6 +153,8 @@ pub struct ApiState {
     caller: Caller,
     /// The request's `Idempotency-Key`.
     key: Option<String>,
+    /// The quotas that the request counts against.
+    told: quotas::Told,
 }
 
 struct Shared {
@@ -194,9 +200,15 @@ impl ApiState {
             last_used: Default::default(),
             changing: Mutex::default(),
         };
-        let rights = Arc::new(Rights::of(None));
-        let caller = Caller::nobody();
-        ApiState { shared: Arc::new(shared), local: false, rights, front: None, caller, key: None }
+        ApiState {
+            shared: Arc::new(shared),
+            local: false,
+            rights: Arc::new(Rights::of(None)),
+            front: None,
+            caller: Caller::nobody(),
+            key: None,
+            told: Default::default(),
+        }
     }
 
     /// The same with pages over it.
@@ -250,11 +262,6 @@ impl ApiState {
 
     fn actor(&self) -> Actor {
         self.caller.actor.clone()
-    }
-
-    /// The name of the header that carries the signature made with an account's secret.
-    pub(crate) fn signature_header(&self) -> &str {
-        self.shared.options.policy.signature_header.as_str()
     }
 
     fn event_bytes_max(&self) -> usize {

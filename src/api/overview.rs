@@ -129,7 +129,7 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
         has_accounts: !accounts.is_empty(),
         has_endpoints: seen > 0,
         complete,
-        trouble: api.shared.handle.health().trouble(api.monotonic()),
+        trouble: super::health::trouble(api),
         in_flight: api.shared.handle.health().in_flight(),
     })
 }

@@ -109,7 +109,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn end_all(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    params.finish()?;
+    let account = params.finish_with(account)?;
     api.read(move |_, view| known(view, account)).await?;
     let ended = api.shared.sessions.end_all(|guest| guest.account == account, api.monotonic());
     json(StatusCode::OK, &object!({ "ended": ended }))

@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
+use super::quotas::Told;
 use super::routes::Refused;
 use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
@@ -35,6 +36,8 @@ pub(super) struct RequestId(pub String);
 pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
     let id = RequestId(request_id(request.headers(), &api));
     request.extensions_mut().insert(id.clone());
+    let told = Told::default();
+    request.extensions_mut().insert(told.clone());
     // A page says no as a page.
     let page = api.front.filter(|_| is_for_a_page(&api, &request));
     let asked = page.map(|_| (request.method().clone(), request.uri().clone(), request.headers().clone()));
@@ -69,6 +72,7 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
         _ => shaped(response, &id.0),
     };
     let headers = response.headers_mut();
+    told.write(headers);
     // Only what is named by its content's hash may be kept, and says so itself.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

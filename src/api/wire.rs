@@ -14,7 +14,9 @@ use hooklog_projections::event::Event;
 use hooklog_projections::fact::{
     AccountSettings, BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure,
 };
-use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{
+    AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq,
+};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
@@ -525,7 +527,7 @@ impl<'a> Sight<'a> {
 }
 
 /// An event's bytes: as JSON where they are, else as base64.
-fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
+pub fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
     let body = view.body(BodySlot::Event(accepted))?;
     Ok(body.map_or((None, None), |body| payload_of(&body.bytes)))
 }
@@ -563,7 +565,12 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
 
 /// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log
 /// and addresses are for those who may see all of the store.
-pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: bool) -> Value {
+pub fn timeline_entry(
+    entry: &Entry,
+    delivery: Option<DeliveryId>,
+    attempt: Option<AttemptId>,
+    sees_all: bool,
+) -> Value {
     let mut out = Map::new();
     if sees_all {
         out.insert("seq".into(), entry.seq.0.into());
@@ -573,6 +580,9 @@ pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: boo
     out.insert("fact".into(), entry.fact.name().into());
     if let Some(id) = delivery {
         out.insert("delivery_id".into(), id.to_string().into());
+    }
+    if let Some(id) = attempt {
+        out.insert("attempt_id".into(), id.to_string().into());
     }
     if let Value::Object(rest) = fact(&entry.fact) {
         out.extend(rest);

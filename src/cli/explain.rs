@@ -19,7 +19,7 @@ const DELIVERIES_SHOWN: usize = 10;
 pub struct Args {
     #[command(flatten)]
     pub to: To,
-    /// An event, delivery, endpoint or account, or your own event id
+    /// An event, delivery, attempt, endpoint or account, or your own event id
     id: String,
     /// Whose, if several accounts use the same event id
     #[arg(long, value_name = "ACCOUNT")]

@@ -78,6 +78,8 @@ pub struct Attempt {
     pub number: u32,
     /// From 1.
     pub run: u32,
+    /// `att_…`
+    pub id: String,
     /// Which try of the run.
     #[serde(rename = "try")]
     pub tried: u32,
@@ -123,6 +125,8 @@ pub struct Timings {
 pub struct Accepted {
     /// Its id.
     pub id: String,
+    /// Whose it is.
+    pub account_id: String,
     /// Its deliveries.
     pub deliveries: Vec<Identified>,
     /// It had been taken in before.

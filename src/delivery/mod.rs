@@ -4,6 +4,7 @@
 //! [`client`]. Never knows deliveries, their states, schedules or the log: a request comes in whole, an
 //! [`Outcome`] goes out.
 
+pub mod checker;
 pub mod classify;
 pub mod client;
 pub mod guard;

@@ -20,6 +20,8 @@ use crate::log::Body;
 pub const FAN_OUT_MAX: usize = 100;
 /// The most endpoints of an account, unless the operator says otherwise.
 pub const ENDPOINTS_MAX: usize = 1_000;
+/// The type of a test event. Its owner is not written to if it does not arrive: whoever sent it is looking.
+pub const TEST_TYPE: &str = "hooklog.test";
 /// The most signing keys of an endpoint that sign at a time: a rotation lets the oldest beyond that go.
 pub const LIVE_KEYS_MAX: usize = 3;
 

@@ -12,6 +12,7 @@ use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule, Text};
 use hooklog_projections::tables::Tables;
 use hooklog_projections::time::{Micros, Millis, Timestamp};
 
+use super::command::TEST_TYPE;
 use super::server_policy::OnGone;
 use super::{CachedAccount, Engine, Fatal, InFlight, of};
 use crate::clock::Chance;
@@ -197,7 +198,7 @@ impl Engine {
             of: of(out.delivery, out.endpoint, row.latest),
             reason,
             was_due_at: None,
-            tell_owner: policies.retries,
+            tell_owner: policies.retries && &*row.event_type != TEST_TYPE,
         };
         self.record(Actor::Hooklog, fact)?;
         if verdict.ruling == Ruling::Gone && self.policy.on_gone == OnGone::Disable {

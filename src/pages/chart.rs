@@ -70,6 +70,21 @@ pub(super) fn stacked<const N: usize>(
     }
 }
 
+/// A line of small columns, good below and bad above, with its words for who does not see it.
+pub(super) fn spark(hours: &[(u64, u64)], words: &str) -> Markup {
+    let max = hours.iter().map(|(good, bad)| good + bad).max().unwrap_or(0).max(1);
+    html! {
+        svg.spark viewBox={ "0 0 " (hours.len() as u64 * STEP) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(words) {
+            title { (words) }
+            @for (at, (good, bad)) in hours.iter().enumerate() {
+                @for ((from, to), tone) in stack(&[*good, *bad], max).into_iter().zip(["good", "bad"]) {
+                    @if to > from { rect.(tone) x=(at as u64 * STEP + 1) y=(tenths(1_000 - to)) width=(WIDTH) height=(tenths(to - from)) {} }
+                }
+            }
+        }
+    }
+}
+
 fn told<const N: usize>(column: &Column<N>, names: &[&str; N]) -> String {
     let parts = names.iter().zip(column.parts).filter(|(_, n)| *n > 0);
     let parts: Vec<_> = parts.map(|(name, n)| format!("{n} {name}")).collect();

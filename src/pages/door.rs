@@ -18,7 +18,7 @@ use crate::api::query::Params;
 
 pub(super) async fn form(viewer: Viewer, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let next = own_path(params.one("next")?);
+    let next = own_path(params.one("next"));
     params.finish()?;
     asked(&viewer, StatusCode::OK, &next, None)
 }

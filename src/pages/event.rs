@@ -5,9 +5,9 @@
 use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use hooklog_projections::access::Role;
 use hooklog_projections::account::Hold;
-use hooklog_projections::fact::Schemes;
-use hooklog_projections::ids::{AccountId, DeliveryId};
+use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId};
 use hooklog_projections::time::{Millis, Timestamp};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
@@ -28,7 +28,7 @@ use crate::api::deliveries;
 use crate::api::endpoints::REASON_CHARS_MAX;
 use crate::api::events::{ScopeWord, Wish, replay_of};
 use crate::api::form::Form;
-use crate::api::problem::{Kind, Problem};
+use crate::api::problem::Problem;
 use crate::api::query::Params;
 use crate::explain::{moment, span};
 
@@ -39,26 +39,24 @@ struct Asked {
     at: Option<Timestamp>,
     /// The delivery that is opened.
     delivery: Option<DeliveryId>,
-    attempt: Option<u32>,
+    attempt: Option<AttemptId>,
     done: Option<String>,
 }
 
 impl Asked {
     fn read(viewer: &Viewer, uri: &Uri) -> Result<Asked, Problem> {
         let mut params = Params::of(uri);
-        let account = params.one("account_id")?;
-        let at = params.one("at")?.map(|text| moment_of(&text)).transpose()?;
-        let (attempt, done) = (params.read("attempt")?, params.one("done")?);
+        let account = viewer.api.account_filter(&mut params)?;
+        let at = params.one_of("at", moment_of);
+        let (done, attempt) = (params.one("done"), None);
         params.finish()?;
-        let account = account.map(|text| crate::api::accounts::account_id(&viewer.api, &text)).transpose()?;
-        let account = viewer.api.scope(account)?;
         Ok(Asked { account, at, delivery: None, attempt, done })
     }
 }
 
 /// RFC 3339, or what a browser's field for a moment gives, which has no offset and is meant as UTC.
-fn moment_of(text: &str) -> Result<Timestamp, Problem> {
-    let wrong = || Problem::query("at", "a time is wanted, as 2026-11-30T09:14:02Z");
+fn moment_of(text: &str) -> Result<Timestamp, String> {
+    let wrong = || "a time is wanted, as 2026-11-30T09:14:02Z".to_owned();
     let text = text.replace(' ', "+");
     let stamp: jiff::Timestamp = text.parse().or_else(|_| format!("{text}Z").parse()).map_err(|_| wrong())?;
     // A moment without parts of a second means all of it.
@@ -85,17 +83,15 @@ pub(super) async fn of_delivery(
     opened(viewer, delivery, asked).await
 }
 
-/// `dlv_….3`: the third request of a delivery.
 pub(super) async fn of_attempt(
     viewer: Viewer,
     Path(attempt): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = Asked::read(&viewer, request.uri())?;
-    let none = || Problem::new(Kind::NotFound, "there is no such attempt");
-    let (delivery, number) = attempt.rsplit_once('.').ok_or_else(none)?;
-    let number = number.parse().map_err(|_| none())?;
-    opened(viewer, delivery.to_owned(), Asked { attempt: Some(number), ..asked }).await
+    let (account, named) = (asked.account, attempt.clone());
+    let delivery = viewer.api.read(move |_, view| answer::delivery_of_attempt(view, &named, account)).await?;
+    opened(viewer, delivery.to_string(), Asked { attempt: attempt.parse().ok(), ..asked }).await
 }
 
 async fn opened(viewer: Viewer, delivery: String, asked: Asked) -> Result<Response, Problem> {
@@ -109,12 +105,6 @@ async fn opened(viewer: Viewer, delivery: String, asked: Asked) -> Result<Respon
 async fn shown(viewer: Viewer, event: String, asked: Asked) -> Result<Response, Problem> {
     let (account, at) = (asked.account, asked.at);
     let seen = viewer.api.read(move |api, view| answer::of_event(api, view, &event, account, at)).await?;
-    if let Some(number) = asked.attempt {
-        let known = seen.deliveries.iter().filter(|told| asked.delivery.is_none_or(|id| id == told.id));
-        if !known.flat_map(|told| &told.attempts).any(|attempt| attempt.number == number) {
-            return Err(Problem::new(Kind::NotFound, "there is no such attempt"));
-        }
-    }
     let title =
         format!("{} · {}", seen.event.event_type.chars().take(60).collect::<String>(), seen.id.as_str());
     let body = Sheet { viewer: &viewer, seen: &seen, asked: &asked }.body();
@@ -184,7 +174,7 @@ fn unknown() -> Problem {
 /// Support says why it sends something again; whose events they are need not.
 fn wanted_reason(viewer: &Viewer, form: &mut Form, what: &str) -> Result<String, Problem> {
     let reason = form.words("reason", REASON_CHARS_MAX)?;
-    let wanted = viewer.role == Some(hooklog_projections::access::Role::Support) && what != "retry-now";
+    let wanted = viewer.role == Some(Role::Support) && what != "retry-now";
     if wanted && reason.is_empty() {
         return Err(Problem::query("reason", "say why, for those who read the history"));
     }
@@ -320,8 +310,7 @@ impl Sheet<'_> {
     }
 
     fn reason(&self) -> Markup {
-        let wanted = self.viewer.role == Some(hooklog_projections::access::Role::Support);
-        html! { label.reason { span { "Reason" } input type="text" name="reason" maxlength=(REASON_CHARS_MAX) required[wanted] placeholder=(if wanted { "why, for the history" } else { "for the history, if you like" }) autocomplete="off"; } }
+        reason_field(self.viewer)
     }
 
     fn list(&self, many: &[Told]) -> Markup {
@@ -416,10 +405,8 @@ impl Sheet<'_> {
 
     fn attempt(&self, told: &Told, attempt: &AttemptOut) -> Markup {
         let now = self.seen.now;
-        let newest = told.attempts.last().map(|last| last.number);
-        let open = self.asked.attempt.map_or(newest == Some(attempt.number), |wanted| {
-            wanted == attempt.number && self.asked.delivery.is_none_or(|id| id == told.id)
-        });
+        let newest = told.attempts.last().map(|last| last.id);
+        let open = self.asked.attempt.or(newest) == Some(attempt.id);
         let took = attempt.took_ms.map(|took| span(Millis(took)));
         let head = html! {
             b { "Request " (attempt.number) } " "
@@ -444,11 +431,10 @@ impl Sheet<'_> {
                     @if let Some(address) = &attempt.address { " · " code { (short(address)) } }
                     @if attempt.reused == Some(true) { " · on a kept connection" }
                     @if attempt.resent == Some(true) { " · sent once more on a fresh connection" }
-                    " · " a href=(self.viewer.to(&format!("/attempts/{}.{}?{}", told.id, attempt.number, self.account_query()))) { "link" }
+                    " · " a href=(self.viewer.to(&format!("/attempts/{}?{}", attempt.id, self.account_query()))) { "link" }
                 }
                 @if let Some(timings) = &attempt.timings { (course(timings)) }
-                h4 { "Request, as sent" }
-                (code("The request's head", request))
+                @if let Some(request) = request { h4 { "Request, as sent" } (code("The request's head", request)) }
                 @if attempt.status_code.is_some() {
                     h4 { "Answer" }
                     (code("The answer's head", html! {
@@ -468,30 +454,25 @@ impl Sheet<'_> {
         )
     }
 
-    /// The head of a request as the settings of its endpoint made it. Signatures are not kept, nor are the values
-    /// of an endpoint's own fields shown.
-    fn request(&self, told: &Told, attempt: &AttemptOut) -> Markup {
-        let (event, settings) = (&self.seen.event, &told.endpoint.settings);
-        let started = read(&attempt.started_at);
-        let keys: Vec<String> =
-            told.signed_with(attempt.number).iter().map(|key| format!("key {}", key.0)).collect();
-        let keys = keys.join(", ");
-        let Schemes { standard, ledger } = settings.schemes;
-        let of_now = attempt.endpoint_version != told.endpoint.version;
-        html! {
-            "POST " (text::line(&settings.url, 400)) @if of_now { span.dim { "   (the URL of version " (told.endpoint.version) "; this request used version " (attempt.endpoint_version) ")" } } "\n"
-            "content-type: " (short(&event.body.content_type)) "\n"
-            @if standard {
-                "webhook-id: " (short(self.seen.id.as_str())) "\n"
-                "webhook-timestamp: " (started.0 / 1_000) span.dim { "   (the second it left)" } "\n"
-                "webhook-signature: v1,…" span.dim { "   (" (keys) ")" } "\n"
+    /// The head of a request, as it was made; what was never written down is said to be so.
+    fn request(&self, told: &Told, attempt: &AttemptOut) -> Option<Markup> {
+        let (_, made) = told.requests.iter().find(|(id, _)| *id == attempt.id)?;
+        let keys: Vec<_> = made.signed_with.iter().map(|key| format!("key {}", key.0)).collect();
+        Some(html! {
+            (made.method) " " (text::line(&made.url, 400)) "\n"
+            @for (name, value) in &made.headers {
+                (short(name)) ": "
+                @match (&**value, &**name) {
+                    ("[not kept]", "webhook-timestamp") => span.dim { "the second it left" },
+                    ("[not kept]", "webhook-signature") => span.dim { "by " (keys.join(", ")) "; not kept" },
+                    ("[not kept]", _) => span.dim { "by " @if told.endpoint.secret.is_some() { "the endpoint's own secret" } @else { "the account's secret" } "; not kept" },
+                    ("[redacted]", _) => span.dim { "[redacted]" },
+                    (value, _) => (text::line(value, 400)),
+                }
+                "\n"
             }
-            @if ledger { (short(self.viewer.api.signature_header())) ": sha256=…" span.dim { "   (" @if told.endpoint.secret.is_some() { "the endpoint's own secret" } @else { "the account's secret" } ")" } "\n" }
-            "idempotency-key: " (short(self.seen.id.as_str())) "\n"
-            @if attempt.run > 1 { "webhook-replay: " (attempt.run) "\n" }
-            @for (name, _) in &settings.headers { (short(name)) ": " span.dim { "[redacted]" } "\n" }
-            "\n" span.dim { "[" (size(u64::from(event.body.len))) ", as below]" }
-        }
+            "\n" span.dim { "[" (size(made.body.size)) " of payload, as below]" }
+        })
     }
 
     fn meanwhile(&self, told: &Told) -> Markup {
@@ -517,8 +498,7 @@ impl Sheet<'_> {
     }
 
     fn raw(&self, told: &Told) -> Markup {
-        let facts: Vec<_> =
-            told.story.iter().map(|entry| answer::raw(&self.viewer.api, entry, None)).collect();
+        let facts: Vec<_> = told.story.iter().map(|entry| answer::raw(&self.viewer.api, entry)).collect();
         fold(
             html! { "Raw facts" span.dim { " (" (facts.len()) ")" } },
             false,
@@ -550,6 +530,17 @@ impl Sheet<'_> {
                     },
                 }
             }
+        }
+    }
+}
+
+/// Where a person says why. Support must.
+pub(super) fn reason_field(viewer: &Viewer) -> Markup {
+    let wanted = viewer.role == Some(Role::Support);
+    let example = if wanted { "why, for the history" } else { "for the history, if you like" };
+    html! {
+        label.reason { span { "Reason" }
+            input type="text" name="reason" maxlength=(REASON_CHARS_MAX) required[wanted] placeholder=(example) autocomplete="off";
         }
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hooklog_projections::ids::DeliveryId;
+use hooklog_projections::ids::{AttemptId, DeliveryId};
 use maud::html;
 
 use super::door::go;
@@ -17,13 +17,16 @@ use crate::api::query::Params;
 
 pub(super) async fn find(viewer: Viewer, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let wanted = params.one("q")?.unwrap_or_default().trim().to_owned();
+    let wanted = params.one("q").unwrap_or_default().trim().to_owned();
     params.finish()?;
     if wanted.is_empty() {
         return go(&viewer.to("/"));
     }
     if wanted.parse::<DeliveryId>().is_ok() {
         return go(&viewer.to(&format!("/deliveries/{wanted}")));
+    }
+    if wanted.parse::<AttemptId>().is_ok() {
+        return go(&viewer.to(&format!("/attempts/{wanted}")));
     }
     let account = viewer.account;
     let asked = wanted.clone();

@@ -10,12 +10,22 @@ use maud::{DOCTYPE, Markup, html};
 use super::assets;
 use super::parts::{hidden, icon};
 use super::viewer::{Theme, Viewer};
-use crate::api::access::Right::{self, Read};
+use crate::api::access::Right::{self, Manage, Oversee, Read};
 use crate::api::console::is_secure;
 use crate::api::problem::Problem;
 
-/// The parts that one can go to: path, word, icon, what it wants.
-const PARTS: &[(&str, &str, &str, Right)] = &[("/", "Overview", "home", Read)];
+/// The parts that one can go to: path, word, icon, what it wants, and its key after `g`.
+const PARTS: &[(&str, &str, &str, Right, &str)] = &[
+    ("/", "Overview", "home", Read, "o"),
+    ("/events", "Events", "events", Read, "e"),
+    ("/deliveries", "Deliveries", "deliveries", Read, "l"),
+    ("/dead", "Dead letters", "dead", Read, "d"),
+    ("/replays", "Replays", "replays", Read, "r"),
+    ("/endpoints", "Endpoints", "endpoints", Read, "n"),
+    ("/accounts", "Accounts", "accounts", Oversee, "a"),
+    ("/audit", "Audit", "audit", Manage, "u"),
+    ("/system", "System", "server", Oversee, "s"),
+];
 
 /// A page to be.
 pub(super) struct Page<'a> {
@@ -87,9 +97,9 @@ impl Viewer {
             header.side {
                 a.brand href=(self.to("/")) { (icon("brand")) span { "Hooklog" } }
                 nav aria-label="Parts" { ul {
-                    @for (path, word, picture, right) in PARTS {
+                    @for (path, word, picture, right, key) in PARTS {
                         @if self.may(*right) {
-                            li { a href=(self.to(path)) aria-current=[(*path == part).then_some("page")] { (icon(picture)) span { (word) } } }
+                            li { a href=(self.to(path)) data-key=(key) aria-current=[(*path == part).then_some("page")] { (icon(picture)) span { (word) } } }
                         }
                     }
                 } }
@@ -153,6 +163,11 @@ fn keys() -> Markup {
     let keys = [
         ("/", "Search"),
         ("g o", "Overview"),
+        ("g e", "Events"),
+        ("g l", "Deliveries"),
+        ("g d", "Dead letters"),
+        ("g r", "Replays"),
+        ("g n", "Endpoints"),
         ("j, k", "Next, previous row"),
         ("Enter", "Open the row"),
         ("y", "Copy the page's id"),
@@ -198,7 +213,7 @@ fn sprite() -> Markup {
         ("stop", "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14ZM5.2 5.200l9.6 9.6"),
         ("alert", "M10 3.5 17.5 16.500h-15zM10 8v4m0 2.200v.1"),
         ("info", "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14Zm0-8v4.500m0-7v.1"),
-        ("plus", "M10 4v12M4 10h12"),
+        ("filter", "M3 5h14l-5.5 6v5l-3-1.500V11z"),
         ("copy", "M7 7h9v9H7zM4 13V4h9"),
         ("down", "M10 3.500v9m-4-3.5 4 4 4-4M4 16.500h12"),
         ("out", "M8 4H4.500v12H8m3-3 3.5-3L11 7m3.5 3H8"),

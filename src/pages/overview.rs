@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::chart::{Column, stacked};
 use super::layout::{Page, heading};
-use super::parts::{ago, badge, deliveries, icon, outcomes, ratio, receiver, when};
+use super::parts::{ago, badge, deliveries, icon, outcomes, ratio, receiver, toned, when};
 use super::text::{count, short};
 use super::viewer::Viewer;
 use crate::api::overview::{HOURS, Overview, Troubled, read};
@@ -92,17 +92,13 @@ fn strip(seen: &Overview) -> Markup {
     };
     html! {
         dl.strip {
-            (tile("Oldest due", due.as_deref().unwrap_or("none"), "past its time", if late(seen).is_some() { "bad" } else { "off" }))
-            (tile("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
-            (tile("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
-            (tile("p95 of an attempt", &p95, &since, "off"))
-            (tile("Dead today", &count(dead), &format!("{} in all", count(counts.dead)), if dead > 0 { "bad" } else { "good" }))
+            (toned("Oldest due", due.as_deref().unwrap_or("none"), "past its time", if late(seen).is_some() { "bad" } else { "off" }))
+            (toned("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
+            (toned("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
+            (toned("p95 of an attempt", &p95, &since, "off"))
+            (toned("Dead today", &count(dead), &format!("{} in all", count(counts.dead)), if dead > 0 { "bad" } else { "good" }))
         }
     }
-}
-
-fn tile(name: &str, figure: &str, note: &str, tone: &str) -> Markup {
-    html! { div.tile.(tone) { dt { (name) } dd { b { (figure) } span.dim { (note) } } } }
 }
 
 fn chart(seen: &Overview) -> Markup {

@@ -97,6 +97,26 @@ pub(super) fn account(_viewer: &Viewer, id: AccountId, name: &str) -> Markup {
     html! { span title=(id.to_string()) { (text::line(name, 40)) } }
 }
 
+/// One figure of a strip.
+pub(super) fn tile(name: &str, figure: &str, note: &str) -> Markup {
+    toned(name, figure, note, "off")
+}
+
+/// One figure of a strip, with a colour.
+pub(super) fn toned(name: &str, figure: &str, note: &str, tone: &str) -> Markup {
+    html! { div.tile.(tone) { dt { (name) } dd { b { (figure) } span.dim { (note) } } } }
+}
+
+/// `28 min`: how long it is until a moment.
+pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
+    span(at.since(now))
+}
+
+/// `3 h`: how long a moment is past.
+pub(super) fn since(at: Timestamp, now: Timestamp) -> String {
+    span(now.since(at))
+}
+
 /// A block of text that was sent or received.
 pub(super) fn code(label: &str, body: Markup) -> Markup {
     html! { pre.code tabindex="0" role="group" aria-label=(label) { code { (body) } } }

@@ -6,6 +6,7 @@ pub mod as_of;
 pub mod bulk;
 pub mod check;
 pub mod events;
+mod named;
 mod newest;
 pub mod plan;
 pub mod query;

@@ -16,7 +16,7 @@ use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, InFl
 use hooklog_projections::event::{Event, Events};
 use hooklog_projections::fact::{Entry, Fact, StatusRange};
 use hooklog_projections::ids::{
-    AccountId, ApiKeyId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
+    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
 };
 use hooklog_projections::lane::{Lane, Lanes};
 use hooklog_projections::lifecycle::{Delivery, Status};
@@ -83,7 +83,7 @@ impl Published {
 pub struct View<'a> {
     snapshot: Arc<Snapshot>,
     generation: u32,
-    published: &'a Published,
+    pub(super) published: &'a Published,
 }
 
 /// Which deliveries of an account a page shows.
@@ -314,31 +314,6 @@ impl View<'_> {
     /// A delivery.
     pub fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, log::Error> {
         self.row::<Deliveries>(&key)
-    }
-
-    /// The delivery that a public id names.
-    pub fn delivery_named(&self, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
-        let Some((seq, at)) = self.published.ids.delivery_seq(id) else { return Ok(None) };
-        if seq > self.head() || seq == Seq(0) {
-            return Ok(None);
-        }
-        Ok(self.snapshot.entry(seq)?.filter(|entry| entry.at == at).and_then(|entry| match entry.fact {
-            Fact::Enqueued { key, .. } => Some(DeliveryKey { account: key.account, seq }),
-            _ => None,
-        }))
-    }
-
-    /// The delivery that a public id names within an account: one look under the account, whether the id is of
-    /// nobody, of another account, or of this one.
-    pub fn delivery_in(&self, account: AccountId, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
-        let (seq, at) = self.published.ids.delivery_seq(id).unwrap_or_default();
-        let key = DeliveryKey { account, seq };
-        Ok(self.delivery(key)?.filter(|row| row.enqueued_at == at).map(|_| key))
-    }
-
-    /// A delivery's public id.
-    pub fn delivery_id(&self, key: DeliveryKey, row: &Delivery) -> DeliveryId {
-        self.published.ids.delivery_id(key.seq, row.enqueued_at)
     }
 
     /// Deliveries of an account, newest first, before a position.

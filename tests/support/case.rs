@@ -17,6 +17,7 @@ use hooklog::delivery::Client;
 use hooklog::delivery::client::Lookup;
 use hooklog::delivery::guard::Policy;
 use hooklog::engine::{Command, ServerPolicy};
+use hooklog::notify::{Channel, Teller};
 use hooklog::store::{Options, Store};
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::{AccountId, DeliveryKey, Seq};
@@ -27,7 +28,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::judge::ledger;
-use super::receiver::{Received, Receiver, Reply};
+use super::receiver::{Received, Receiver, Reply, answer};
 
 /// Far longer than anything here takes: a test that waits so long has failed.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -467,6 +468,15 @@ impl World {
         for secret in self.secrets.lock().expect("no holder panics").iter() {
             assert!(!logged.contains(secret.as_str()), "a secret was logged");
         }
+    }
+
+    /// Where the owners' messages go from now on.
+    pub async fn telling(&self) -> (Hook, tokio::task::JoinHandle<()>) {
+        let service = Hook::scripted(vec![answer(202, "", "")]).await;
+        let channel = Channel::Service { url: service.url("/messages"), key: None };
+        let store = self.store();
+        let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
+        (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(1)).run()))
     }
 
     /// Every delivery of an account.

@@ -171,6 +171,20 @@ impl World {
         World::send(&self.app, request.body(Body::from(body.to_owned())).expect("a request")).await
     }
 
+    /// Waits until a delivery was given up.
+    pub async fn dead(&self, delivery: &str) {
+        let mut heads = self.store.handle().published().heads();
+        loop {
+            heads.borrow_and_update();
+            let path = format!("/v1/deliveries/{delivery}");
+            if self.locally("GET", &path, Value::Null).await.ok(200)["status"] == "dead" {
+                return;
+            }
+            let changed = tokio::time::timeout(LONG, heads.changed()).await;
+            changed.expect("in time").expect("the engine runs");
+        }
+    }
+
     /// A key's id and text.
     pub async fn key(&self, members: Value) -> (String, String) {
         let made = self.locally("POST", "/v1/keys", members).await.ok(201);

@@ -20,7 +20,7 @@ pub(super) struct Operation {
 }
 
 /// POSTs that say nothing new about a key: they are safe to ask again, or are about a session.
-const NEED_NO_KEY: [&str; 4] = ["/leases/", "/claim", "/store/", "/portal/session"];
+const NEED_NO_KEY: [&str; 5] = ["/leases/", "/claim", "/store/", "/portal/session", "/verify"];
 
 /// The beginning of a description. Its parts in braces are told from the path.
 pub(super) fn op(route: &'static str, id: &'static str, summary: &'static str) -> Operation {
@@ -34,6 +34,7 @@ pub(super) fn op(route: &'static str, id: &'static str, summary: &'static str) -
             "deliveries" => id_schema("dlv"),
             "replays" => id_schema("rpl"),
             "keys" => id_schema("ak"),
+            "attempts" => id_schema("att"),
             "leases" => id_schema("lease"),
             "queues" => json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" }),
             _ => json!({ "type": "string" }),
@@ -178,7 +179,7 @@ impl Operation {
     /// A page of a list, with `limit` and `cursor`.
     pub(super) fn gives_page<T: ToSchema>(mut self, about: &str) -> Operation {
         let limit = json!({ "type": "integer", "minimum": 1, "default": 50 });
-        self = self.query("limit", limit, "Rows of a page; more than 200 are 200.");
+        self = self.query("limit", limit, "Rows of a page; more than 500 are 500.");
         self = self.query("cursor", json!({ "type": "string" }), "`next_cursor` of the page before.");
         let items = self.shape::<T>();
         let name = format!("{}Page", T::name());

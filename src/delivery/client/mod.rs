@@ -196,7 +196,8 @@ impl Client {
 
         trip.reused = false;
         let connect_by = trip.deadline.min(Instant::now() + self.dialer.connect_timeout);
-        let conn = match self.dialer.connect(&addresses, &target, connect_by, trip).await {
+        // Boxed: what connecting needs is larger than what waiting for an answer does, and ten thousand may wait.
+        let conn = match Box::pin(self.dialer.connect(&addresses, &target, connect_by, trip)).await {
             Ok(conn) => conn,
             Err(fault) => return Err(self.failed(fault, &addresses)),
         };
