@@ -17,7 +17,7 @@ mod sender;
 mod tls_receiver;
 use support::receiver;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -453,7 +453,7 @@ async fn c64_the_phase_that_took_too_long_is_recorded() {
     let world = World::with(Setup { client, ..Setup::default() });
     let account = world.account().await;
     let one_second = json!({ "timeout_ms": 1_000, "signing_secret": SECRET });
-    let table: [(SocketAddr, Option<(&str, Option<&str>)>, bool); 4] = [
+    let table = [
         (hole.address, Some(("connect", Some("connect-slow"))), false),
         (silent.address, Some(("timeout", None)), false),
         (begun.address, Some(("timeout", None)), true),

@@ -89,7 +89,8 @@ fn a_storm_is_one_small_row_that_a_message_takes_whole() {
 #[test]
 fn what_is_replayed_or_resumed_in_time_is_owed_no_more() {
     let mut case = Case::new();
-    (case.died(1), case.died(2));
+    case.died(1);
+    case.died(2);
     case.replayed(1);
     assert_eq!((case.news().dead, case.news().named), (1, vec![Seq(2)]));
     case.replayed(2);
@@ -108,7 +109,9 @@ fn what_is_replayed_or_resumed_in_time_is_owed_no_more() {
 #[test]
 fn facts_from_before_messages_had_a_beginning_end_what_they_name() {
     let mut case = Case::new();
-    (case.died(1), case.died(2), case.died(3));
+    case.died(1);
+    case.died(2);
+    case.died(3);
     let disabled = case.then(Fact::EndpointDisabled { key: KEY, reason: DisabledReason::Gone });
     case.told(None, &[1, 2]);
     assert_eq!((case.news().dead, case.news().named), (1, vec![Seq(3)]));

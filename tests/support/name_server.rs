@@ -30,9 +30,12 @@ pub struct NameServer {
     pub address: SocketAddr,
     questions: Arc<Mutex<Vec<String>>>,
     /// What was not said yet, and to whom.
-    late: Arc<Mutex<Vec<(Vec<u8>, SocketAddr)>>>,
+    late: Late,
     udp: Arc<UdpSocket>,
 }
+
+/// Answers that are not sent yet, and to whom they go.
+type Late = Arc<Mutex<Vec<(Vec<u8>, SocketAddr)>>>;
 
 type Sayer = Arc<dyn Fn(&str) -> Say + Send + Sync>;
 
@@ -43,7 +46,7 @@ impl NameServer {
         let (udp, tcp) = sockets().await;
         let address = udp.local_addr().expect("its address");
         let udp = Arc::new(udp);
-        let (questions, late) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (questions, late) = (Arc::<Mutex<Vec<_>>>::default(), Late::default());
         let (socket, sayer, heard, kept) = (udp.clone(), say.clone(), questions.clone(), late.clone());
         tokio::spawn(async move {
             let mut buffer = [0; 1500];
