@@ -306,6 +306,7 @@ async fn c115_attempts_count_alike_everywhere() {
     assert_eq!(dead.get("due_at"), None, "it is over");
     status.store(200, Ordering::SeqCst);
     world.post(&format!("/v1/deliveries/{id}/replay"), json!({})).await.ok(202);
+    world.advance_secs(60).await;
     world.until(&id, "delivered").await;
     let mut before = Value::Null;
     for restarted in [false, true] {

@@ -114,7 +114,7 @@ fn every_filter_finds_what_a_look_at_every_delivery_finds() {
 /// changes meanwhile.
 #[test]
 fn pages_hold_still_while_events_arrive_and_end() {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         let mut stage = Stage::new();
         stage.account(None, Rollout::On);
         let good = stage.endpoint_with("good", "a.*", &["200"], |_| ());
@@ -143,7 +143,7 @@ fn pages_hold_still_while_events_arrive_and_end() {
             of(&[Status::Dead, Status::Delivered], None, Some("a.*")),
             of(&[], Some(good.endpoint), Some("a.one")),
         ] {
-            for limit in [1, 4, 5, 50] {
+            for limit in [5, 50] {
                 let before = pages(&mut stage, &filter, 1_000);
                 let mut gone = BTreeSet::new();
                 let walks = there_and_back(&mut stage, &filter, limit, |stage| {
@@ -159,7 +159,7 @@ fn pages_hold_still_while_events_arrive_and_end() {
                             }
                         }
                     }
-                    stage.run_for(Millis(100));
+                    stage.run_for(Millis(20));
                 });
                 for seen in walks {
                     assert!(seen.is_sorted_by(|a, b| a > b), "seed {seed}, {filter:?}, {limit}: {seen:?}");

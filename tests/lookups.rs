@@ -21,7 +21,8 @@ async fn walked(world: &World, list: &str, limit: usize) -> Vec<String> {
         ids.extend(data.iter().map(|row| text(&row["id"])));
         match page["next_cursor"].as_str() {
             None => {
-                assert_eq!((answer.headers.get("link"), page.get("searched_back_to")), (None, None));
+                let link = answer.headers.get("link").map_or("", |link| link.to_str().expect("ASCII"));
+                assert!(!link.contains(r#"rel="next""#) && page.get("searched_back_to").is_none(), "{link}");
                 return ids;
             }
             Some(cursor) => {
@@ -383,7 +384,7 @@ async fn every_misfit_of_a_query_is_told_at_once() {
         assert!(text(&answer.ok(400)["detail"]).starts_with("7 parameters do not fit"), "{path}");
     }
     for (path, wanted) in [
-        ("/v1/deliveries?include=x&error=y&http_status=9", "/account_id /error /http_status /include"),
+        ("/v1/deliveries?include=x&error=y&http_status=9", "/error /http_status /include"),
         ("/v1/events?include=x&limit=1&limit=2", "/account_id /include /limit"),
         ("/v1/endpoints?limit=0", "/account_id /limit"),
         ("/v1/replays?limit=0&x=1", "/account_id /limit /x"),

@@ -18,10 +18,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("notify", &["engine", "views", "delivery", "clock", "log", "explain"]),
     ("replays", &["engine", "views", "clock", "log"]),
     ("api", &["engine", "views", "delivery", "clock", "ids", "secrets", "explain", "scheduler", "log"]),
+    ("pages", &["api", "engine", "explain", "clock"]),
     (
         "embed",
         &[
             "api",
+            "pages",
             "notify",
             "engine",
             "views",
@@ -171,7 +173,7 @@ fn one_folder_makes_outbound_connections() {
 
 #[test]
 fn one_table_has_all_routes() {
-    for (path, text) in files("src/api") {
+    for (path, text) in files("src/api").into_iter().chain(files("src/pages")) {
         let routes = code(&text).matches(".route(").count();
         assert_eq!(
             routes,

@@ -504,7 +504,7 @@ impl World {
         let channel = Channel::Service { url: service.url("/messages"), key: None };
         let store = self.store();
         let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
-        (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(1)).run()))
+        (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(0)).run()))
     }
 
     /// Every delivery of an account.

@@ -227,7 +227,8 @@ async fn reply(stream: &mut TcpStream, wanted: &str) -> Result<String, MailFault
     let mut bytes = Vec::new();
     loop {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-        let last = lines.next_back().filter(|line: &&[u8]| line.ends_with(b"\n") && line.get(3) != Some(&b'-'));
+        let last =
+            lines.next_back().filter(|line: &&[u8]| line.ends_with(b"\n") && line.get(3) != Some(&b'-'));
         if let Some(last) = last {
             let said = String::from_utf8_lossy(&bytes).into_owned();
             return if last.starts_with(wanted.as_bytes()) {
