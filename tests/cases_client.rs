@@ -307,8 +307,8 @@ async fn c52_what_does_not_speak_tls_with_us_is_told() {
         (vec![raw("HTTP/1.1 400 Bad Request\r\n\r\n"), Step::Hold], Reason::NotTls),
         (vec![raw("\0\0\0\0\0\0\0\0"), Step::Hold], Reason::NotTls),
         // What a server says that knows only TLS 1.0 or 1.1: it picks one of these, or says that it cannot.
-        (vec![old_greeting(1), Step::Hold], Reason::TlsTooOld),
-        (vec![old_greeting(2), Step::Hold], Reason::TlsTooOld),
+        (vec![raw(old_greeting(1)), Step::Hold], Reason::TlsTooOld),
+        (vec![raw(old_greeting(2)), Step::Hold], Reason::TlsTooOld),
         (vec![alert(70), Step::Hold], Reason::TlsTooOld),
         // None of our ciphers.
         (vec![alert(40), Step::Hold], Reason::NoCommonTls),

@@ -284,8 +284,8 @@ async fn c52_each_fault_of_tls_is_a_failed_try_with_its_reason() {
     // A greeting of TLS 1.0 and of 1.1, and servers that speak nothing newer.
     let alert = |code: u8| raw([0x15, 3, 1, 0, 2, 2, code]);
     for (step, reason) in [
-        (old_greeting(1), "tls-too-old"),
-        (old_greeting(2), "tls-too-old"),
+        (raw(old_greeting(1)), "tls-too-old"),
+        (raw(old_greeting(2)), "tls-too-old"),
         (alert(70), "tls-too-old"),
         (alert(40), "no-common-tls"),
         (alert(80), "alert"),

@@ -10,7 +10,7 @@ mod support;
 mod steady;
 #[path = "support/tls_receiver.rs"]
 mod tls_receiver;
-use support::{receiver, server};
+use support::server;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -16,8 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::LazyConfigAcceptor;
 
-use super::receiver::Step;
-
 /// When a certificate is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
@@ -122,12 +120,11 @@ fn config(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> Arc<ServerConfi
 
 /// What a server says that speaks at most TLS 1.`minor - 1`, whatever is offered to it: its greeting (RFC 2246
 /// §7.4.1.3), which picks that version and one of its time's ciphers.
-pub fn old_greeting(minor: u8) -> Step {
+pub fn old_greeting(minor: u8) -> Vec<u8> {
     // Version, random, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression.
     let hello = [&[3, minor][..], &[7; 32], &[0, 0x00, 0x2f, 0]].concat();
     let message = [&[2, 0, 0, hello.len() as u8][..], &hello].concat();
-    let record = [&[0x16, 3, minor, 0, message.len() as u8][..], &message].concat();
-    Step::Bytes(record)
+    [&[0x16, 3, minor, 0, message.len() as u8][..], &message].concat()
 }
 
 /// What a client offered before anything was encrypted.
