@@ -12,6 +12,8 @@ use hooklog::delivery::guard::{self, Allow};
 use hooklog::delivery::request::SignatureHeader;
 use hooklog::engine::ServerPolicy;
 use hooklog::engine::server_policy::OnGone;
+#[cfg(feature = "postgres")]
+use hooklog::outbox::{Address, Table};
 use hooklog::store::{self, MasterKeySource};
 use hooklog_projections::policy::{Jitter, ResponsePolicy, Schedule};
 use hooklog_projections::time::Millis;
@@ -27,7 +29,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 35] = [
+const VARIABLES: [&str; 38] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -51,6 +53,9 @@ const VARIABLES: [&str; 35] = [
     "HOOKLOG_OPEN_LOOPBACK",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_OUTBOX_TABLE",
+    "HOOKLOG_OUTBOX_URL",
+    "HOOKLOG_OUTBOX_URL_FILE",
     "HOOKLOG_PROFILE",
     "HOOKLOG_PUBLIC_URL",
     "HOOKLOG_REPLAYS_PER_HOUR",
@@ -160,6 +165,13 @@ pub struct Layer {
     /// A file with the key (whsec_…) that signs them. The key may be in HOOKLOG_NOTIFICATIONS_KEY
     #[arg(long, env = "HOOKLOG_NOTIFICATIONS_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     pub notifications_key_file: Option<PathBuf>,
+    /// A file with the URL (postgres://…) of a database with an outbox, whose rows are handed over. The URL may be in
+    /// HOOKLOG_OUTBOX_URL
+    #[arg(long, env = "HOOKLOG_OUTBOX_URL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub outbox_url_file: Option<PathBuf>,
+    /// The outbox's table, with its schema if it has one [default: hooklog_outbox]
+    #[arg(long, env = "HOOKLOG_OUTBOX_TABLE", hide_env_values = true, value_name = "TABLE")]
+    pub outbox_table: Option<String>,
     /// Divides every wait of the schedule: for demonstrations and tests
     #[arg(long, env = "HOOKLOG_WAIT_DIVISOR", hide_env_values = true, value_name = "N", hide = true)]
     pub wait_divisor: Option<u32>,
@@ -304,6 +316,38 @@ pub struct Config {
     pub notifications_url: Option<url::Url>,
     /// Signs them.
     pub notifications_key: Option<Key>,
+    /// Where events come from besides the API.
+    #[cfg(feature = "postgres")]
+    pub outbox: Option<Outbox>,
+}
+
+/// A table of events in an application's database.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub struct Outbox {
+    /// Where the database is.
+    pub address: Address,
+    /// The table in it.
+    pub table: Table,
+}
+
+/// The outbox whose URL is in the environment or a file; none without.
+///
+/// # Errors
+/// A URL or a name that means nothing.
+#[cfg(feature = "postgres")]
+pub fn outbox(file: Option<&Path>, table: Option<&str>) -> Result<Option<Outbox>, Failure> {
+    let Some(url) = secret("HOOKLOG_OUTBOX_URL", file)? else { return Ok(None) };
+    Ok(Some(Outbox { address: Address::parse(&url)?, table: outbox_table(table)? }))
+}
+
+/// The outbox's table.
+///
+/// # Errors
+/// A name that means nothing.
+#[cfg(feature = "postgres")]
+pub fn outbox_table(name: Option<&str>) -> Result<Table, Failure> {
+    Ok(name.map_or_else(|| Ok(Table::default()), str::parse)?)
 }
 
 impl Layer {
@@ -318,9 +362,18 @@ impl Layer {
             Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let Layer { store, master_key_file, operator_token_file, extra_ca, notifications_key_file, .. } =
-            &mut layer;
-        for path in [store, master_key_file, operator_token_file, extra_ca, notifications_key_file] {
+        let Layer {
+            store,
+            master_key_file,
+            operator_token_file,
+            extra_ca,
+            notifications_key_file,
+            outbox_url_file,
+            ..
+        } = &mut layer;
+        for path in
+            [store, master_key_file, operator_token_file, extra_ca, notifications_key_file, outbox_url_file]
+        {
             *path = path.take().map(|path| folder.join(path));
         }
         Ok(layer)
@@ -355,6 +408,8 @@ impl Layer {
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
             notifications_key_file: self.notifications_key_file.or(below.notifications_key_file),
+            outbox_url_file: self.outbox_url_file.or(below.outbox_url_file),
+            outbox_table: self.outbox_table.or(below.outbox_table),
             wait_divisor: self.wait_divisor.or(below.wait_divisor),
         }
     }
@@ -402,6 +457,12 @@ impl Layer {
             disable_after: self.disable_after_secs.map_or(defaults.disable_after, Millis::from_secs),
             signature_header: self.signature_header.unwrap_or_default(),
         };
+        #[cfg(not(feature = "postgres"))]
+        if self.outbox_url_file.is_some() || self.outbox_table.is_some() {
+            return Err(Failure::usage(
+                "this hooklog was built without the feature `postgres`: it has no outbox",
+            ));
+        }
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
         let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
@@ -434,6 +495,8 @@ impl Layer {
             api,
             notifications_url: self.notifications_url,
             notifications_key: key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?,
+            #[cfg(feature = "postgres")]
+            outbox: outbox(self.outbox_url_file.as_deref(), self.outbox_table.as_deref())?,
         })
     }
 }
@@ -507,6 +570,7 @@ mod tests {
             endpoints_max = 10
             data_bytes_max = 1000
             notifications_url = "http://notifications.internal/v1/messages"
+            outbox_table = "shop.outbox"
             "#,
         )
         .expect("a configuration");

@@ -100,6 +100,7 @@ pub(super) async fn groups(api: ApiState, request: Request) -> Result<Response, 
 }
 
 fn reason(word: &str) -> Result<DeadReason, Problem> {
-    let wrong = |_| Problem::query("reason", "exhausted, refused, retries_off or expired is wanted");
+    let wrong =
+        |_| Problem::query("reason", "exhausted, refused, retries_off, expired or imported is wanted");
     serde_json::from_value(word.into()).map_err(wrong)
 }

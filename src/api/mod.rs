@@ -132,8 +132,8 @@ impl Default for ApiOptions {
 #[derive(Clone)]
 pub struct ApiState {
     shared: Arc<Shared>,
-    /// Over the socket's file: no credential, and the actor is the command line.
-    local: bool,
+    /// Whoever comes is the operator, without a credential, and does so under this name.
+    local: Option<Actor>,
     /// Who asks; nobody outside of a request.
     caller: Caller,
     /// The request's `Idempotency-Key`.
@@ -181,7 +181,7 @@ impl ApiState {
             last_used: Default::default(),
             changing: Mutex::default(),
         };
-        ApiState { shared: Arc::new(shared), local: false, caller: Caller::nobody(), key: None }
+        ApiState { shared: Arc::new(shared), local: None, caller: Caller::nobody(), key: None }
     }
 
     /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if
@@ -199,7 +199,12 @@ impl ApiState {
 
     /// The same for whoever may open a file on the host: no credential is wanted.
     pub fn local(&self) -> ApiState {
-        ApiState { local: true, ..self.clone() }
+        ApiState { local: Some(Actor::Cli), ..self.clone() }
+    }
+
+    /// The same for a part of this process, which acts under a name of its own.
+    pub fn inside(&self, name: &str) -> ApiState {
+        ApiState { local: Some(Actor::Api(name.into())), ..self.clone() }
     }
 
     fn failures(&self) -> &Failures {

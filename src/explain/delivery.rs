@@ -274,6 +274,10 @@ impl<'a> Told<'a> {
                     "Replay the event if it is still of use.".into(),
                 )
             }
+            DeadReason::Imported => (
+                format!("No. It had been given up elsewhere before it came here at {}.", self.when(at)),
+                "Replay the event if it is still wanted.".into(),
+            ),
             DeadReason::RetriesOff => (
                 format!("No. {failed}; given up at {}, for the account has no retries.", self.when(at)),
                 "Switch the account's webhook_retries on if it is to have retries, then replay the event."
@@ -285,6 +289,9 @@ impl<'a> Told<'a> {
             reasons.push(format!("The verdict is of the rule `{rule}`."));
         }
         reasons.push(match (self.tell_owner, self.known.owed, &self.known.account.settings.owner_email) {
+            (false, ..) if *reason == DeadReason::Imported => {
+                "The account's owner is not told again of what was given up before.".into()
+            }
             (false, ..) => "The account's owner is not told: the account has no retries.".into(),
             (true, true, Some(_)) => "The account's owner is yet to be told.".into(),
             (true, true, None) => {

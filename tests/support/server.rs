@@ -75,6 +75,12 @@ impl Host {
         self
     }
 
+    /// Listening at an address of its own.
+    pub fn at(mut self, address: &str) -> Host {
+        self.flags[1] = address.to_owned();
+        self
+    }
+
     /// The same flags on another folder.
     pub fn on(&self, folder: &Path) -> Host {
         Host { store: folder.join("store"), flags: self.flags.clone(), log: folder.join("server.log") }
