@@ -190,35 +190,6 @@ async fn poisoned_rows_are_set_aside_with_their_reason_and_hold_nobody_up() {
     server.stop().await;
 }
 
-/// Texts that are none, as a database without an encoding lets them in.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_is_no_text_is_set_aside() {
-    let (folder, postgres) = (tempfile::tempdir().expect("a folder"), Postgres::start().await);
-    postgres.sql("CREATE DATABASE raw ENCODING 'SQL_ASCII' TEMPLATE template0").await;
-    let url = postgres.url("app", "raw");
-    assert_eq!(hooklog(&url, &["outbox", "init"]).await.code, Some(0));
-    let host = Host::new(folder.path());
-    let server = host.start().await;
-    let (account, _) = account(&server.api).await;
-    let client = postgres.connect_as("app", "raw").await;
-    let sql = format!(
-        "SET client_encoding = 'SQL_ASCII';
-         INSERT INTO hooklog_outbox (account, type, data) VALUES ('{account}', E'a.b\\xff', '1');
-         INSERT INTO hooklog_outbox (account, type, data) VALUES ('{account}', 'a.b', '\"é\"')"
-    );
-    client.batch_execute(&sql).await.expect("it takes anything");
-    let relay = Relay::start(&url, &server.address.to_string(), folder.path()).await;
-    eventually("one is set aside, one is gone", LIMIT, async || {
-        let told = hooklog(&url, &["outbox", "status", "--json"]).await;
-        let told: Value = serde_json::from_str(&told.out).ok()?;
-        (told["waiting"] == 0 && told["refused"] == 1).then_some(())
-    })
-    .await;
-    assert_eq!(events(&server.api, &account).await.len(), 1);
-    relay.stop().await;
-    server.stop().await;
-}
-
 /// Two relays share the rows; what is taken by neither of a quota stays, and holds no other account up.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_relays_and_a_quota_that_is_used_up() {
@@ -342,7 +313,7 @@ async fn what_is_wrong_with_table_rights_or_version_is_said_at_once() {
     refused(
         &hooklog(&relay, &at).await,
         4,
-        &["\"relay\" lacks rights", "GRANT SELECT, DELETE, UPDATE (refused_at, error)"],
+        &["relay lacks rights", "GRANT SELECT, DELETE, UPDATE (refused_at, error)"],
     );
     postgres.sql(&grants).await;
     assert_eq!(hooklog(&relay, &["outbox", "status"]).await.code, Some(0));
@@ -365,6 +336,11 @@ async fn what_is_wrong_with_table_rights_or_version_is_said_at_once() {
     refused(&hooklog(&app, &["outbox", "init"]).await, 5, &["version 7"]);
     postgres.sql("COMMENT ON TABLE hooklog_outbox IS 'payments'").await;
     refused(&hooklog(&app, &at).await, 5, &["is no outbox of Hooklog"]);
+    // In a database without an encoding a text may be none, and one such row would fail every look at the table.
+    postgres.sql("CREATE DATABASE raw ENCODING 'SQL_ASCII' TEMPLATE template0").await;
+    let raw = postgres.url("app", "raw");
+    refused(&hooklog(&raw, &["outbox", "init"]).await, 5, &["encoding is SQL_ASCII", "UTF8"]);
+    refused(&hooklog(&raw, &at).await, 5, &["encoding is SQL_ASCII"]);
     // Nothing to connect to, and nothing to connect with.
     refused(&hooklog("", &at).await, 2, &["HOOKLOG_OUTBOX_URL", "--outbox-url-file"]);
     refused(&hooklog("mysql://x", &at).await, 2, &["postgres://"]);

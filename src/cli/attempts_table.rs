@@ -14,7 +14,6 @@ use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To, problem};
 use super::csv;
-use super::endpoints::whole_list;
 use super::exit::{Exit, Failure};
 use super::list::accounts;
 use super::output::Output;
@@ -344,7 +343,11 @@ async fn write(raw: &RawValue, client: &Client, out: &mut Output) -> Result<(), 
     let delivery: Delivery = serde_json::from_str(raw.get()).map_err(not_understood)?;
     let attempts = match delivery.attempts {
         0 => Vec::new(),
-        _ => whole_list(Target::new(&["v1", "deliveries", &delivery.id, "attempts"]), client).await?,
+        _ => {
+            let page: Page =
+                client.get(&Target::new(&["v1", "deliveries", &delivery.id, "attempts"])).await?;
+            page.data
+        }
     };
     let attempts: Vec<Attempt> = attempts
         .iter()

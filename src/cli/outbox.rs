@@ -242,7 +242,9 @@ impl From<outbox::Error> for Failure {
             outbox::Error::Url(_) | outbox::Error::Name(_) => Exit::Usage,
             outbox::Error::Unreachable { .. } => Exit::Unreachable,
             outbox::Error::NoTable { .. } => Exit::NotFound,
-            outbox::Error::NotOurs { .. } | outbox::Error::OtherVersion { .. } => Exit::Conflict,
+            outbox::Error::NotOurs { .. }
+            | outbox::Error::OtherVersion { .. }
+            | outbox::Error::Encoding(_) => Exit::Conflict,
             outbox::Error::MissingRights { .. } => Exit::NotAllowed,
             outbox::Error::Database(_) => Exit::Failed,
         };

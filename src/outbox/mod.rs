@@ -81,6 +81,12 @@ pub enum Error {
         /// Its version.
         found: u32,
     },
+    /// The database keeps text in another encoding.
+    #[error(
+        "the database's encoding is {0}: an outbox is for databases of the encoding UTF8, for JSON is UTF-8 and a row \
+         that is not would hold up all others"
+    )]
+    Encoding(String),
     /// The user lacks rights.
     #[error("{user} lacks rights on {table}. Its owner can give them: {grant}")]
     MissingRights {

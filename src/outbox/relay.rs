@@ -115,8 +115,8 @@ impl<'a> Relay<'a> {
         let client = &session.client;
         left.forget(self.clock.monotonic());
         within(client.batch_execute("BEGIN")).await?;
-        let (mut rows, unreadable) = statements.take(session, &left.accounts(), &left.rows()).await?;
-        let found = (rows.len() + unreadable.len()) as i64;
+        let mut rows = statements.take(session, &left.accounts(), &left.rows()).await?;
+        let found = rows.len() as i64;
         if found == 0 {
             within(client.batch_execute("COMMIT")).await?;
             return Ok(Turn::Moved(0));
@@ -124,8 +124,7 @@ impl<'a> Relay<'a> {
         for row in rows.iter_mut().filter(|row| row.data.is_none() && row.data_bytes <= DATA_BYTES_MAX) {
             row.data = Some(statements.data(session, &row.id).await?);
         }
-        let mut handed = hand_over(self.intake, &rows).await;
-        handed.refused.extend(unreadable);
+        let handed = hand_over(self.intake, &rows).await;
         if !handed.taken.is_empty() {
             statements.delete(session, &handed.taken).await?;
         }

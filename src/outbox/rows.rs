@@ -79,26 +79,15 @@ impl Statements {
         })
     }
 
-    /// Rows that nobody else holds, the oldest first, and those that cannot be read. Within a transaction.
+    /// Rows that nobody else holds, the oldest first. Within a transaction.
     pub(super) async fn take(
         &self,
         session: &Session,
         but_of: &[String],
         but: &[String],
-    ) -> Result<(Vec<Row>, Vec<SetAside>), Error> {
+    ) -> Result<Vec<Row>, Error> {
         let found = within(session.client.query(&self.take, &[&but_of, &but])).await?;
-        let (mut rows, mut unreadable) = (Vec::with_capacity(found.len()), Vec::new());
-        for row in &found {
-            match read(row) {
-                Ok(row) => rows.push(row),
-                Err(error) => {
-                    let why =
-                        std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-                    unreadable.push((row.try_get(0)?, format!("the row is no UTF-8 text: {why}")));
-                }
-            }
-        }
-        Ok((rows, unreadable))
+        Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
 
     /// The data of a row that was too large to come along.
@@ -182,12 +171,11 @@ pub async fn standing(session: &Session, table: &Table) -> Result<Standing, Erro
     );
     let mut refused_rows = Vec::new();
     for row in within(session.client.query(&rows, &[])).await? {
-        // What is no text is shown as nothing: the reason says so.
         refused_rows.push(Refused {
             id: row.try_get(0)?,
-            account: row.try_get(1).unwrap_or_default(),
-            r#type: row.try_get(2).unwrap_or_default(),
-            event_id: row.try_get(3).unwrap_or_default(),
+            account: row.try_get(1)?,
+            r#type: row.try_get(2)?,
+            event_id: row.try_get(3)?,
             refused_at: row.try_get(4)?,
             error: row.try_get(5)?,
         });

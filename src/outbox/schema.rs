@@ -118,7 +118,7 @@ pub enum Made {
 /// Makes the table, unless it is there.
 ///
 /// # Errors
-/// A table of that name that is not this version's; a user who may not make one.
+/// A table of that name that is not this version's; a user who may not make one; a database of another encoding.
 pub async fn init(session: &Session, table: &Table) -> Result<Made, Error> {
     match version(session, table).await {
         Err(Error::NoTable { .. }) => {}
@@ -161,11 +161,16 @@ pub async fn check(session: &Session, table: &Table) -> Result<(), Error> {
 async fn version(session: &Session, table: &Table) -> Result<(), Error> {
     let name = table.quoted();
     let row = within(session.client.query_one(
-        "SELECT t IS NOT NULL, obj_description(t, 'pg_class'), current_user::text
+        "SELECT t IS NOT NULL, obj_description(t, 'pg_class'), current_user::text,
+                current_setting('server_encoding')
          FROM (SELECT to_regclass($1)::oid AS t) AS x",
         &[&name],
     ))
     .await?;
+    let encoding: String = row.try_get(3)?;
+    if encoding != "UTF8" {
+        return Err(Error::Encoding(encoding));
+    }
     if !row.try_get::<_, bool>(0)? {
         return Err(Error::NoTable { table: table.clone(), user: row.try_get(2)? });
     }
