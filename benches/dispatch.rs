@@ -16,7 +16,7 @@ use hooklog::engine::{Attempt, Command, Engine, Enqueue, ServerPolicy};
 use hooklog::log::mark::MemoryMark;
 use hooklog::log::{self, Body, Disk, Log, Mark, MemoryDisk};
 use hooklog::secrets::MasterKey;
-use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes, Sealed};
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::Rollout;
 use hooklog_projections::time::Millis;
@@ -78,17 +78,8 @@ async fn run(name: &str, round: u32, events: u64, disk: Arc<dyn Disk>, mark: Mar
         let settings = EndpointSettings {
             url: "https://r.customer.net/".into(),
             event_types: vec![format!("t{n}").into()],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
             in_flight_max: 64,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
+            ..EndpointSettings::default()
         };
         let made = Command::CreateEndpoint { key, settings, signing: vec![], secret: None };
         handle.ask(Actor::Cli, made).await.expect("it is new");

@@ -1,8 +1,12 @@
-//! What a page of a long history costs: `GET /v1/deliveries` in all its filters, at random depths, over three
-//! accounts of which one has 99 of a hundred deliveries.
+//! What a page of a long history costs: `GET /v1/deliveries` in all its filters, at random depths, there and back,
+//! over three accounts of which one has 99 of a hundred deliveries.
 //!
 //! `cargo bench --bench pages [-- DELIVERIES]` (5,000,000). Without a network: requests go straight to the router.
-//! Ends with an error if a page holds what was not asked for, or looks through more rows than it may.
+//! Ends with an error if a page holds what was not asked for, if the page before is another one than it was, or if
+//! one looks through more rows than it may; never for its time, which the machine and what else it does decide.
+
+#[path = "../tests/support/counting.rs"]
+mod counting;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body as HttpBody;
 use axum::http::Request;
 use bytes::Bytes;
+use counting::Counting;
 use hooklog::api::{ApiOptions, ApiState, router};
 use hooklog::clock::{Chance, Clock, SeededChance, SystemClock};
 use hooklog::delivery::{Answer as Heard, Outcome, guard};
@@ -18,9 +23,10 @@ use hooklog::engine::command::body_ref;
 use hooklog::engine::driver::{self, Courier};
 use hooklog::engine::handle::Handle;
 use hooklog::engine::{Attempt, Command, Engine, Enqueue, ServerPolicy};
-use hooklog::log::{self, Body, Log};
+use hooklog::log::{self, Body, Disk, Log};
 use hooklog::secrets::MasterKey;
-use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes, Sealed};
+use hooklog::views::query::SCAN_MAX;
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::Rollout;
 use hooklog_projections::time::{Millis, Timestamp};
@@ -36,9 +42,11 @@ const TYPES: u64 = 20;
 const DEAD_ONE_IN: u64 = 500;
 const WAITING_ONE_IN: u64 = 1_000;
 const CALLERS: u64 = 256;
-/// Pages of each kind.
-const PAGES: usize = 300;
+/// Pages of each kind; of fewer deliveries than a million, fewer.
+const PAGES: [usize; 2] = [300, 60];
 const LIMIT: usize = 50;
+/// Rows that one page may read, its search by time and the sight of its rows included.
+const ROWS_MAX: u64 = SCAN_MAX as u64 + 1_000;
 
 struct Receiver;
 
@@ -60,7 +68,9 @@ async fn run(deliveries: u64) {
     let clock = SystemClock::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (disk, mark) = log::open_folder(folder.path(), Default::default()).expect("a store");
-    let opened = Log::open(disk, mark, log::Options { free_bytes_min: 0, ..Default::default() });
+    let disk = Counting::over(disk);
+    let opened =
+        Log::open(Arc::new(disk.clone()), mark, log::Options { free_bytes_min: 0, ..Default::default() });
     let master = Arc::new(MasterKey::from_bytes([7; 32].into()));
     let policy = ServerPolicy { in_flight_max: 1024, ..ServerPolicy::default() };
     let mut engine =
@@ -82,8 +92,8 @@ async fn run(deliveries: u64) {
         guard::Policy::default(),
         ApiOptions { ..ApiOptions::default() },
     );
-    let pages = Pages { router: router(api.local()), times, chance: SeededChance::new(7) };
-    pages.measure().await;
+    let pages = Pages { router: router(api.local()), times, chance: SeededChance::new(7), disk };
+    pages.measure(PAGES[usize::from(deliveries < 1_000_000)]).await;
     running.stop(Duration::from_secs(5)).await.expect("it stops");
 }
 
@@ -100,18 +110,8 @@ async fn set_up(handle: &Handle, account: AccountId) {
     for n in 0..=ENDPOINTS {
         let settings = EndpointSettings {
             url: "https://r.customer.net/".into(),
-            event_types: vec!["*".into()],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
             in_flight_max: 64,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
+            ..EndpointSettings::default()
         };
         let key = endpoint(account, n);
         handle
@@ -183,14 +183,15 @@ struct Pages {
     router: axum::Router,
     times: Vec<Timestamp>,
     chance: SeededChance,
+    disk: Counting<dyn Disk>,
 }
 
 impl Pages {
-    async fn measure(mut self) {
+    async fn measure(mut self, pages: usize) {
         let (big, small) = (AccountId(1), AccountId(2));
         let held = endpoint(big, ENDPOINTS).endpoint;
         let one = endpoint(big, 3).endpoint;
-        println!("{:<34}{:>9}{:>9}{:>9}  rows", "pages of 50, ms", "p50", "p99", "max");
+        println!("{:<34}{:>9}{:>9}{:>9}{:>9}{:>9}", "pages of 50, ms", "p50", "p99", "max", "shown", "read");
         for (name, account, filter) in [
             ("all of the large account", big, String::new()),
             ("all of a small account", small, String::new()),
@@ -207,42 +208,48 @@ impl Pages {
             ("an event type that never was", big, "&event_type=never".into()),
             ("one endpoint, never", big, format!("&endpoint_id={one}&event_type=never")),
             ("dead, never", big, "&status=dead&event_type=never".into()),
+            ("pending, never", big, "&status=pending&event_type=never".into()),
+            ("an answer that never was", big, "&http_status=418".into()),
+            ("one endpoint, an answer that never was", big, format!("&endpoint_id={one}&http_status=418")),
         ] {
-            self.measure_one(name, account, &filter).await;
+            self.measure_one(name, account, &filter, pages).await;
         }
     }
 
-    async fn measure_one(&mut self, name: &str, account: AccountId, filter: &str) {
-        let (mut took, mut rows) = (Vec::new(), 0);
-        while took.len() < PAGES {
+    async fn measure_one(&mut self, name: &str, account: AccountId, filter: &str, pages: usize) {
+        let (mut took, mut shown, mut most) = (Vec::new(), 0, 0);
+        while took.len() < pages {
             let at = self.times[(self.chance.draw() % self.times.len() as u64) as usize];
             let first =
                 format!("/v1/deliveries?account_id={account}&limit={LIMIT}{filter}&until={}", moment(at));
             let mut target = first.clone();
-            // The first page by its time, the next by its cursor.
-            for _ in 0..2 {
-                let began = Instant::now();
-                let page = self.get(&target).await;
+            let mut seen = Vec::new();
+            // The first page by its time, the next by its cursor, and by its own the first again.
+            for cursor in ["next_cursor", "prev_cursor", ""] {
+                let (before, began) = (self.disk.rows(), Instant::now());
+                let mut page = self.get(&target).await;
                 took.push(began.elapsed());
-                let data = page["data"].as_array().expect("a page");
+                let rows = self.disk.rows() - before;
+                assert!(rows <= ROWS_MAX, "{target}: {rows} rows were read");
+                most = most.max(rows);
+                let data = page["data"].as_array_mut().map(std::mem::take).expect("a page");
                 assert!(data.len() <= LIMIT, "{target}: too many");
-                rows += data.len();
-                for row in data {
+                shown += data.len();
+                for row in &data {
                     assert_eq!(row["account_id"], account.to_string(), "{target}");
-                    for wanted in filter.split('&').filter_map(|pair| pair.split_once('=')) {
-                        let (key, value) = wanted;
-                        let is = row[if key == "event_type" { "event_type" } else { key }].as_str();
-                        let is = is.expect("a text");
-                        assert!(value.strip_suffix('*').map_or(is == value, |start| is.starts_with(start)));
-                    }
+                    fits(row, filter, &target);
                 }
-                let Some(cursor) = page["next_cursor"].as_str() else { break };
+                seen.push(data);
+                let Some(cursor) = page[cursor].as_str() else { break };
                 target = format!("{first}&cursor={cursor}");
+            }
+            if let [there, _, back] = &seen[..] {
+                assert_eq!(there, back, "{target}: the page before is another one now");
             }
         }
         took.sort_unstable();
         let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)].as_secs_f64() * 1e3;
-        println!("{name:<34}{:>9.1}{:>9.1}{:>9.1}  {rows}", at(50), at(99), at(100));
+        println!("{name:<34}{:>9.1}{:>9.1}{:>9.1}{shown:>9}{most:>9}", at(50), at(99), at(100));
     }
 
     async fn get(&self, target: &str) -> Value {
@@ -252,6 +259,18 @@ impl Pages {
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         assert!(status.is_success(), "{target}: {status} {}", String::from_utf8_lossy(&body));
         serde_json::from_slice(&body).expect("JSON")
+    }
+}
+
+/// A row is what was asked for.
+fn fits(row: &Value, filter: &str, target: &str) {
+    for (key, wanted) in filter.split('&').filter_map(|pair| pair.split_once('=')) {
+        let is = match key {
+            "http_status" => row["last_attempt"]["status_code"].to_string(),
+            key => row[key].as_str().expect("a text").to_owned(),
+        };
+        let fits = wanted.strip_suffix('*').map_or(is == wanted, |start| is.starts_with(start));
+        assert!(fits, "{target}: {row}");
     }
 }
 

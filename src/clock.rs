@@ -3,7 +3,7 @@
 //! Never knows what they are used for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hooklog_projections::time::{Millis, Timestamp};
@@ -76,23 +76,31 @@ impl Chance for SystemChance {
 #[derive(Default)]
 pub struct ManualClock {
     now: AtomicU64,
+    /// How wrong the wall clock is, in milliseconds.
+    wrong: AtomicI64,
 }
 
 impl ManualClock {
     /// Stands at `now`; its monotonic clock shows the same number.
     pub fn at(now: Timestamp) -> Arc<ManualClock> {
-        Arc::new(ManualClock { now: AtomicU64::new(now.0) })
+        Arc::new(ManualClock { now: AtomicU64::new(now.0), wrong: AtomicI64::new(0) })
     }
 
     /// Goes on by `span`.
     pub fn advance(&self, span: Millis) {
         self.now.fetch_add(span.0, Ordering::SeqCst);
     }
+
+    /// Makes the wall clock wrong by so many milliseconds from now on; the monotonic one goes on.
+    pub fn mislead(&self, by_ms: i64) {
+        self.wrong.store(by_ms, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::SeqCst))
+        let now = self.now.load(Ordering::SeqCst);
+        Timestamp(now.saturating_add_signed(self.wrong.load(Ordering::SeqCst)))
     }
 
     fn monotonic(&self) -> Millis {

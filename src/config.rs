@@ -3,25 +3,31 @@
 //! Flags win over the environment, the environment over the file, the file over the defaults. Unknown keys are
 //! errors. Never opens a store, a socket or a connection.
 
-use std::net::SocketAddr;
+#[cfg(feature = "postgres")]
+mod outbox;
+mod words;
+
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hooklog::api::{ApiOptions, DATA_BYTES_MAX, OperatorToken, Quotas, serve};
 use hooklog::delivery::Key;
+use hooklog::delivery::client::{Login, Relay, Security};
 use hooklog::delivery::guard::{self, Allow};
 use hooklog::delivery::request::SignatureHeader;
 use hooklog::engine::ServerPolicy;
-use hooklog::engine::server_policy::OnGone;
-#[cfg(feature = "postgres")]
-use hooklog::outbox::{Address, Table};
+use hooklog::notify::Channel;
 use hooklog::store::{self, MasterKeySource};
-use hooklog_projections::policy::{Jitter, ResponsePolicy, Schedule};
 use hooklog_projections::time::Millis;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::cli::exit::Failure;
-use crate::cli::span::Span;
+#[cfg(feature = "postgres")]
+pub use outbox::{Outbox, outbox, outbox_table};
+use words::{MailboxText, OnGoneText, ResponsePolicyText, SecurityText, ServerAddress};
+pub use words::{SCHEDULES, ScheduleText};
 
 /// Where the server listens, unless told: loopback, and a port that nothing known uses.
 pub const LISTEN: &str = "127.0.0.1:8474";
@@ -29,7 +35,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 38] = [
+const VARIABLES: [&str; 45] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -40,10 +46,12 @@ const VARIABLES: [&str; 38] = [
     "HOOKLOG_ENDPOINTS_MAX",
     "HOOKLOG_EVENTS_PER_MINUTE",
     "HOOKLOG_EXTRA_CA",
+    "HOOKLOG_FAILING_NOTICE_HOURS",
     "HOOKLOG_IN_FLIGHT_MAX",
     "HOOKLOG_KEY",
     "HOOKLOG_LISTEN",
     "HOOKLOG_LOG",
+    "HOOKLOG_MAIL_FROM",
     "HOOKLOG_MASTER_KEY",
     "HOOKLOG_MASTER_KEY_FILE",
     "HOOKLOG_NOTIFICATIONS_KEY",
@@ -63,6 +71,11 @@ const VARIABLES: [&str; 38] = [
     "HOOKLOG_RETRIES_PERCENT",
     "HOOKLOG_SCHEDULE",
     "HOOKLOG_SIGNATURE_HEADER",
+    "HOOKLOG_SMTP_PASSWORD",
+    "HOOKLOG_SMTP_PASSWORD_FILE",
+    "HOOKLOG_SMTP_SECURITY",
+    "HOOKLOG_SMTP_SERVER",
+    "HOOKLOG_SMTP_USERNAME",
     "HOOKLOG_STORE",
     "HOOKLOG_TARGET_IN_FLIGHT_MAX",
     "HOOKLOG_TRUSTED_HOPS",
@@ -76,6 +89,9 @@ const FILES_RESERVED: u64 = 256;
 const FILES_PER_DELIVERY: u64 = 2;
 /// Requests out at a time that are always possible, and that are never worth more.
 const IN_FLIGHT: std::ops::RangeInclusive<u64> = 256..=4096;
+
+/// A mail server that has not taken a message by then is asked again later.
+const MAIL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One layer of settings. Absent keys leave it to the layer below.
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
@@ -165,6 +181,24 @@ pub struct Layer {
     /// A file with the key (whsec_…) that signs them. The key may be in HOOKLOG_NOTIFICATIONS_KEY
     #[arg(long, env = "HOOKLOG_NOTIFICATIONS_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     pub notifications_key_file: Option<PathBuf>,
+    /// The mail server that owners' messages go to, such as mail.example.com:587; in place of a notifications service
+    #[arg(long, env = "HOOKLOG_SMTP_SERVER", hide_env_values = true, value_name = "HOST:PORT")]
+    pub smtp_server: Option<ServerAddress>,
+    /// How the connection to it is protected: tls, starttls, or none on this machine [default: tls on 465, else starttls]
+    #[arg(long, env = "HOOKLOG_SMTP_SECURITY", hide_env_values = true, value_name = "HOW")]
+    pub smtp_security: Option<SecurityText>,
+    /// Who this server is there, if it wants to know
+    #[arg(long, env = "HOOKLOG_SMTP_USERNAME", hide_env_values = true, value_name = "NAME")]
+    pub smtp_username: Option<String>,
+    /// A file with that user's password. The password itself may be in HOOKLOG_SMTP_PASSWORD
+    #[arg(long, env = "HOOKLOG_SMTP_PASSWORD_FILE", hide_env_values = true, value_name = "FILE")]
+    pub smtp_password_file: Option<PathBuf>,
+    /// Whom mail to owners is from, such as "Example webhooks <hooks@example.com>"
+    #[arg(long, env = "HOOKLOG_MAIL_FROM", hide_env_values = true, value_name = "ADDRESS")]
+    pub mail_from: Option<MailboxText>,
+    /// Hours of nothing but failures after which an endpoint's owner is told; nobody is, unless this is set
+    #[arg(long, env = "HOOKLOG_FAILING_NOTICE_HOURS", hide_env_values = true, value_name = "HOURS")]
+    pub failing_notice_hours: Option<u64>,
     /// A file with the URL (postgres://…) of a database with an outbox, whose rows are handed over. The URL may be in
     /// HOOKLOG_OUTBOX_URL
     #[arg(long, env = "HOOKLOG_OUTBOX_URL_FILE", hide_env_values = true, value_name = "FILE")]
@@ -177,132 +211,6 @@ pub struct Layer {
     pub wait_divisor: Option<u32>,
 }
 
-/// A schedule by name, or its waits.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "ScheduleKey")]
-pub struct ScheduleText(pub Schedule);
-
-/// A response policy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct ResponsePolicyText(pub ResponsePolicy);
-
-/// What a 410 does, by its word.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub struct OnGoneText(pub OnGone);
-
-impl std::str::FromStr for OnGoneText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<OnGoneText, String> {
-        match text {
-            "disable" => Ok(OnGoneText(OnGone::Disable)),
-            "dead" => Ok(OnGoneText(OnGone::Dead)),
-            _ => Err(format!("`{text}` is neither `disable` nor `dead`")),
-        }
-    }
-}
-
-impl TryFrom<String> for OnGoneText {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<OnGoneText, String> {
-        text.parse()
-    }
-}
-
-/// A schedule as the file has it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ScheduleKey {
-    Name(String),
-    Waits { waits: Vec<String>, jitter_percent: Option<u8> },
-}
-
-/// The names that schedules have.
-pub const SCHEDULES: [(&str, Schedule); 4] = [
-    ("ledger", Schedule::Ledger),
-    ("ledger-5", Schedule::Ledger5),
-    ("ukue", Schedule::Ukue),
-    ("standard-webhooks", Schedule::StandardWebhooks),
-];
-
-const RESPONSE_POLICIES: [(&str, ResponsePolicy); 4] = [
-    ("ledger", ResponsePolicy::Ledger),
-    ("ledger-strict", ResponsePolicy::LedgerStrict),
-    ("ukue", ResponsePolicy::Ukue),
-    ("standard-webhooks", ResponsePolicy::StandardWebhooks),
-];
-
-impl std::str::FromStr for ScheduleText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ScheduleText, String> {
-        if let Some((_, schedule)) = SCHEDULES.iter().find(|(name, _)| *name == text) {
-            return Ok(ScheduleText(schedule.clone()));
-        }
-        if !text.starts_with(|c: char| c.is_ascii_digit()) {
-            let names: Vec<_> = SCHEDULES.iter().map(|(name, _)| *name).collect();
-            return Err(format!(
-                "there is no schedule `{text}`: use {}, or waits such as 1m,5m,30m",
-                names.join(", ")
-            ));
-        }
-        custom(text.split(','), 10)
-    }
-}
-
-impl TryFrom<ScheduleKey> for ScheduleText {
-    type Error = String;
-
-    fn try_from(key: ScheduleKey) -> Result<ScheduleText, String> {
-        match key {
-            ScheduleKey::Name(name) => name.parse(),
-            ScheduleKey::Waits { waits, jitter_percent } => {
-                custom(waits.iter().map(String::as_str), jitter_percent.unwrap_or(10))
-            }
-        }
-    }
-}
-
-fn custom<'a>(waits: impl Iterator<Item = &'a str>, jitter_percent: u8) -> Result<ScheduleText, String> {
-    use hooklog::scheduler::retry::{WAIT_MAX, WAITS_MAX};
-    let waits: Vec<Millis> =
-        waits.map(|wait| wait.parse::<Span>().map(|span| span.0)).collect::<Result<_, _>>()?;
-    if waits.len() > WAITS_MAX {
-        return Err(format!("a schedule has at most {WAITS_MAX} waits, this one {}", waits.len()));
-    }
-    if waits.iter().any(|wait| *wait > WAIT_MAX || wait.0 < 1_000) {
-        return Err("a wait is from 1 s to 30 d".into());
-    }
-    if jitter_percent > 100 {
-        return Err("jitter_percent is from 0 to 100".into());
-    }
-    let jitter = Jitter { minus_percent: jitter_percent, plus_percent: jitter_percent };
-    Ok(ScheduleText(Schedule::Custom { waits, jitter }))
-}
-
-impl std::str::FromStr for ResponsePolicyText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ResponsePolicyText, String> {
-        let found = RESPONSE_POLICIES.iter().find(|(name, _)| *name == text);
-        found.map(|(_, policy)| ResponsePolicyText(*policy)).ok_or_else(|| {
-            let names: Vec<_> = RESPONSE_POLICIES.iter().map(|(name, _)| *name).collect();
-            format!("there is no response policy `{text}`: use {}", names.join(", "))
-        })
-    }
-}
-
-impl TryFrom<String> for ResponsePolicyText {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<ResponsePolicyText, String> {
-        text.parse()
-    }
-}
-
 /// What all layers come to.
 #[derive(Debug)]
 pub struct Config {
@@ -313,41 +221,10 @@ pub struct Config {
     /// How the API is served.
     pub api: ApiOptions,
     /// Where owners' messages go.
-    pub notifications_url: Option<url::Url>,
-    /// Signs them.
-    pub notifications_key: Option<Key>,
+    pub owners: Channel,
     /// Where events come from besides the API.
     #[cfg(feature = "postgres")]
     pub outbox: Option<Outbox>,
-}
-
-/// A table of events in an application's database.
-#[cfg(feature = "postgres")]
-#[derive(Debug)]
-pub struct Outbox {
-    /// Where the database is.
-    pub address: Address,
-    /// The table in it.
-    pub table: Table,
-}
-
-/// The outbox whose URL is in the environment or a file; none without.
-///
-/// # Errors
-/// A URL or a name that means nothing.
-#[cfg(feature = "postgres")]
-pub fn outbox(file: Option<&Path>, table: Option<&str>) -> Result<Option<Outbox>, Failure> {
-    let Some(url) = secret("HOOKLOG_OUTBOX_URL", file)? else { return Ok(None) };
-    Ok(Some(Outbox { address: Address::parse(&url)?, table: outbox_table(table)? }))
-}
-
-/// The outbox's table.
-///
-/// # Errors
-/// A name that means nothing.
-#[cfg(feature = "postgres")]
-pub fn outbox_table(name: Option<&str>) -> Result<Table, Failure> {
-    Ok(name.map_or_else(|| Ok(Table::default()), str::parse)?)
 }
 
 impl Layer {
@@ -362,18 +239,16 @@ impl Layer {
             Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let Layer {
-            store,
-            master_key_file,
-            operator_token_file,
-            extra_ca,
-            notifications_key_file,
-            outbox_url_file,
-            ..
-        } = &mut layer;
-        for path in
-            [store, master_key_file, operator_token_file, extra_ca, notifications_key_file, outbox_url_file]
-        {
+        let paths = [
+            &mut layer.store,
+            &mut layer.master_key_file,
+            &mut layer.operator_token_file,
+            &mut layer.extra_ca,
+            &mut layer.notifications_key_file,
+            &mut layer.smtp_password_file,
+            &mut layer.outbox_url_file,
+        ];
+        for path in paths {
             *path = path.take().map(|path| folder.join(path));
         }
         Ok(layer)
@@ -408,6 +283,12 @@ impl Layer {
             data_bytes_max: self.data_bytes_max.or(below.data_bytes_max),
             notifications_url: self.notifications_url.or(below.notifications_url),
             notifications_key_file: self.notifications_key_file.or(below.notifications_key_file),
+            smtp_server: self.smtp_server.or(below.smtp_server),
+            smtp_security: self.smtp_security.or(below.smtp_security),
+            smtp_username: self.smtp_username.or(below.smtp_username),
+            smtp_password_file: self.smtp_password_file.or(below.smtp_password_file),
+            mail_from: self.mail_from.or(below.mail_from),
+            failing_notice_hours: self.failing_notice_hours.or(below.failing_notice_hours),
             outbox_url_file: self.outbox_url_file.or(below.outbox_url_file),
             outbox_table: self.outbox_table.or(below.outbox_table),
             wait_divisor: self.wait_divisor.or(below.wait_divisor),
@@ -419,6 +300,7 @@ impl Layer {
     /// # Errors
     /// Values that mean nothing, and secrets that cannot be read.
     pub fn resolve(self) -> Result<Config, Failure> {
+        let owners = self.owners()?;
         let folder = self.store.unwrap_or_else(|| STORE.into());
         let mut store = store::Options::new(folder);
         if let Some(text) = secret_variable("HOOKLOG_MASTER_KEY") {
@@ -455,6 +337,9 @@ impl Layer {
             endpoints_max: self.endpoints_max.unwrap_or(defaults.endpoints_max),
             on_gone: self.on_gone.map_or(defaults.on_gone, |text| text.0),
             disable_after: self.disable_after_secs.map_or(defaults.disable_after, Millis::from_secs),
+            failing_notice_after: self
+                .failing_notice_hours
+                .map(|hours| Millis::from_secs(hours.saturating_mul(3600))),
             signature_header: self.signature_header.unwrap_or_default(),
         };
         #[cfg(not(feature = "postgres"))]
@@ -465,8 +350,6 @@ impl Layer {
         }
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
-        let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
-        let key = key.map(|text| Key::parse(&text)).transpose();
         let mut connections = serve::Connections::default();
         connections.max = self.connections_max.unwrap_or(connections.max);
         connections.per_source_max = self.connections_per_source_max.unwrap_or(connections.per_source_max);
@@ -493,11 +376,51 @@ impl Layer {
             listen: self.listen.unwrap_or_else(|| LISTEN.parse().expect("an address")),
             store,
             api,
-            notifications_url: self.notifications_url,
-            notifications_key: key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?,
+            owners,
             #[cfg(feature = "postgres")]
             outbox: outbox(self.outbox_url_file.as_deref(), self.outbox_table.as_deref())?,
         })
+    }
+
+    /// Where owners' messages go: to one place.
+    fn owners(&self) -> Result<Channel, Failure> {
+        let wrong = |why: &str| Err(Failure::usage(why));
+        let beside = self.smtp_security.is_some() || self.smtp_username.is_some() || self.mail_from.is_some();
+        let Some(ServerAddress { host, port }) = &self.smtp_server else {
+            if beside {
+                return wrong("smtp_security, smtp_username and mail_from are of no use without smtp_server");
+            }
+            let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
+            let key = key.map(|text| Key::parse(&text)).transpose();
+            let key = key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?;
+            return Ok(match &self.notifications_url {
+                Some(url) => Channel::Service { url: url.to_string(), key },
+                None => Channel::Log,
+            });
+        };
+        if self.notifications_url.is_some() {
+            return wrong("smtp_server and notifications_url are both set: owners are told by one of them");
+        }
+        let Some(MailboxText(from)) = self.mail_from.clone() else {
+            return wrong("smtp_server wants mail_from too: whom the mail is from");
+        };
+        let usual = if *port == 465 { Security::Tls } else { Security::StartTls };
+        let security = self.smtp_security.map_or(usual, |text| text.0);
+        let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if security == Security::None && !here {
+            return wrong("smtp_security = none is for a mail server on this machine; use starttls or tls");
+        }
+        let password = secret("HOOKLOG_SMTP_PASSWORD", self.smtp_password_file.as_deref())?;
+        let login = match (self.smtp_username.clone(), password) {
+            (Some(username), Some(password)) => Some(Login { username, password }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return wrong("smtp_username wants a password: smtp_password_file or HOOKLOG_SMTP_PASSWORD");
+            }
+            (None, Some(_)) => return wrong("a password for the mail server wants smtp_username too"),
+        };
+        let relay = Relay { host: host.clone(), port: *port, security, login, timeout: MAIL_TIMEOUT };
+        Ok(Channel::Mail { relay, from })
     }
 }
 
@@ -545,6 +468,8 @@ fn in_flight_max(open_files: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use hooklog_projections::policy::{ResponsePolicy, Schedule};
+
     use super::*;
 
     fn from(text: &str) -> Result<Config, String> {
@@ -600,6 +525,37 @@ mod tests {
         assert!(refused("response_policy = 'kind'").contains("`kind`"));
         assert!(refused("signature_header = 'Host'").contains("`Host` cannot carry a signature"));
         assert!(refused("retries_percent = 101").contains("0 to 100"));
+    }
+
+    #[test]
+    fn owners_are_told_by_one_way_that_is_whole() {
+        let config =
+            from("smtp_server = '127.0.0.1:25'\nsmtp_security = 'none'\nmail_from = 'Hooks <h@a.example>'");
+        let owners = config.expect("a configuration").owners;
+        assert!(matches!(owners, Channel::Mail { relay: Relay { security: Security::None, .. }, .. }));
+        let of = |server: &str| match from(&format!("smtp_server = '{server}'\nmail_from = 'h@a.example'"))
+            .expect(server)
+            .owners
+        {
+            Channel::Mail { relay, .. } => (relay.host, relay.port, relay.security),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of("mail.example:465"), ("mail.example".into(), 465, Security::Tls));
+        assert_eq!(of("mail.example:587"), ("mail.example".into(), 587, Security::StartTls));
+        assert_eq!(of("[::1]:2525"), ("::1".into(), 2525, Security::StartTls));
+        let refused = |text: &str| from(text).map(drop).expect_err(text);
+        let server = "smtp_server = 'mail.example:587'";
+        assert!(refused(server).contains("mail_from"));
+        assert!(refused("mail_from = 'h@a.example'").contains("smtp_server"));
+        assert!(refused("smtp_server = 'mail.example'").contains("HOST:PORT"));
+        assert!(refused("smtp_server = 'mail.example:0'").contains("HOST:PORT"));
+        assert!(refused("mail_from = 'nobody'").contains("`nobody` is no address"));
+        assert!(refused("mail_from = \"a\\r\\nBcc: b@c.example <a@b.example>\"").contains("is no address"));
+        let from = format!("{server}\nmail_from = 'h@a.example'");
+        assert!(refused(&format!("{from}\nsmtp_security = 'none'")).contains("on this machine"));
+        assert!(refused(&format!("{from}\nsmtp_security = 'ssl'")).contains("`ssl`"));
+        assert!(refused(&format!("{from}\nsmtp_username = 'u'")).contains("password"));
+        assert!(refused(&format!("{from}\nnotifications_url = 'http://n.example/'")).contains("both"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Public ids: how a position in the log becomes a `dlv_…` or a `lease_…`, and back, without an index.
+//! Public ids: how a position in the log becomes a `dlv_…`, an `att_…` or a `lease_…`, and back, without an index.
 //!
 //! The id is shaped like a UUIDv7: the moment it was made, then the partition and the position, encrypted
 //! with a key of the store (a four-round Feistel network over HMAC-SHA256). So ids sort by time, leak no
 //! counts, are unique over partitions, and cost no key in the store. Never knows what lies at a position.
 
 use hmac::{Hmac, KeyInit, Mac};
-use hooklog_projections::ids::{DeliveryId, LeaseId, Seq};
+use hooklog_projections::ids::{AttemptId, DeliveryId, LeaseId, Seq};
 use hooklog_projections::time::Timestamp;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -19,6 +19,7 @@ const MOMENT_BITS: u32 = 48;
 /// What an id is of: it takes part in every round, so that no id of one kind passes for one of the other.
 const DELIVERY: u8 = 0;
 const LEASE: u8 = 0x10;
+const ATTEMPT: u8 = 0x20;
 
 /// Turns positions into ids and back. One a store, for as long as the store lives.
 pub struct IdCodec {
@@ -52,6 +53,18 @@ impl IdCodec {
     /// still look whether the attempt there is a lease, and still out.
     pub fn lease_seq(&self, id: LeaseId) -> Option<(Seq, Timestamp)> {
         self.seq(LEASE, id.0)
+    }
+
+    /// The id of the attempt that was recorded at `seq` at the moment `at`. It is no proof of anything: a lease is
+    /// another number.
+    pub fn attempt_id(&self, seq: Seq, at: Timestamp) -> AttemptId {
+        AttemptId(self.id(ATTEMPT, seq, at))
+    }
+
+    /// The position and moment in an attempt's id; `None` if this store's partition cannot have made it. A caller
+    /// must still look whether an attempt was recorded there at that moment.
+    pub fn attempt_seq(&self, id: AttemptId) -> Option<(Seq, Timestamp)> {
+        self.seq(ATTEMPT, id.0)
     }
 
     fn id(&self, kind: u8, seq: Seq, at: Timestamp) -> u128 {
@@ -116,6 +129,10 @@ mod tests {
             prop_assert_eq!(codec.lease_seq(lease), Some((Seq(seq), Timestamp(at))));
             prop_assert_ne!(lease.0, id.0);
             prop_assert_ne!(codec.lease_seq(LeaseId(id.0)), Some((Seq(seq), Timestamp(at))));
+            let attempt = codec.attempt_id(Seq(seq), Timestamp(at));
+            prop_assert_eq!(codec.attempt_seq(attempt), Some((Seq(seq), Timestamp(at))));
+            prop_assert_ne!(codec.attempt_seq(AttemptId(lease.0)), Some((Seq(seq), Timestamp(at))));
+            prop_assert_ne!(codec.lease_seq(LeaseId(attempt.0)), Some((Seq(seq), Timestamp(at))));
             prop_assert_eq!(uuid::Uuid::from_u128(id.0).get_version_num(), 7);
         }
 

@@ -218,12 +218,17 @@ impl Store {
 /// Checks a store that nothing else uses. `progress` hears (stage, done, of).
 ///
 /// # Errors
-/// See [`Error`].
+/// See [`Error`]. Views of other folds are not what this program would make of the log, and not wrong for that:
+/// [`StartError::OtherFolds`].
 pub fn check_stopped(
     options: &Options,
     progress: &mut dyn FnMut(&'static str, u64, u64),
 ) -> Result<Report, Error> {
     let mut log = stopped(options)?;
+    if let Some(found) = settled_row(&log)?.map(|row| row.folds).filter(|folds| *folds != FOLDS_VERSION) {
+        log.close()?;
+        return Err(StartError::OtherFolds { found }.into());
+    }
     rebuild::settle_stopped(&mut log)?;
     let generation = log.view_version(TABLES[0].0).unwrap_or(0);
     let snapshot = log.snapshot();

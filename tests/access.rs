@@ -4,6 +4,8 @@
 
 #[path = "support/keyed.rs"]
 mod keyed;
+#[path = "support/receiver.rs"]
+mod receiver;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +17,7 @@ use hooklog::clock::{Clock, SystemClock};
 use hooklog::delivery::guard::Policy;
 use hooklog_projections::time::Millis;
 use keyed::{LONG, World, text};
+use receiver::{Receiver, answer};
 use serde_json::{Value, json};
 
 /// Who asks, in the order of the columns.
@@ -52,6 +55,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     // Refused for its body, so that the endpoint stays for the rows below.
     ("DELETE /v1/endpoints/{id}", "", r#"{"x":1}"#,          "401 401 401 401 404 403 403 422 403 422"),
     ("POST /v1/endpoints/{id}/pause", "", "",                "401 401 401 401 404 403 403 200 409 409"),
+    ("POST /v1/endpoints/{id}/test", "", r#"{"x":1}"#,       "401 401 401 401 404 403 403 422 422 422"),
     ("POST /v1/endpoints/{id}/resume", "", "",               "401 401 401 401 404 403 403 200 409 409"),
     ("GET /v1/endpoints/{id}/secret", "", "",                "401 401 401 401 404 403 403 200 403 200"),
     ("POST /v1/endpoints/{id}/secret/rotate", "", "",        "401 401 401 401 404 403 403 200 403 200"),
@@ -65,6 +69,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/events/raw", "?account_id=A&type=a.b", "1",   "401 401 401 401 403 403 202 403 403 202"),
     ("POST /internal/webhooks/dispatch", "", r#"{"account_id":"A","type":"a.b","data":1}"#,
                                                              "401 401 401 401 403 403 202 403 403 202"),
+    ("GET /v1/events", "?account_id=A", "",                  "401 401 401 401 404 200 403 200 200 200"),
+    ("GET /v1/event-types", "?account_id=A", "",             "401 401 401 401 404 200 403 200 200 200"),
     ("GET /v1/events/{id}", "", "",                          "401 401 401 401 404 200 403 200 200 200"),
     ("GET /v1/events/{id}/payload", "", "",                  "401 401 401 401 404 200 403 200 200 200"),
     ("GET /v1/events/{id}/timeline", "", "",                 "401 401 401 401 404 200 403 200 200 200"),
@@ -76,6 +82,9 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("POST /v1/deliveries/{id}/replay", "", "",              "401 401 401 401 404 403 403 409 409 409"),
     ("POST /v1/deliveries/{id}/retry-now", "", r#"{"x":1}"#, "401 401 401 401 404 403 403 422 422 422"),
     ("POST /v1/deliveries/{id}/cancel", "", r#"{"x":1}"#,    "401 401 401 401 404 403 403 422 422 422"),
+    ("GET /v1/attempts/{id}", "", "",                        "401 401 401 401 404 200 403 200 200 200"),
+    ("GET /v1/attempts/{id}/request", "", "",                "401 401 401 401 404 200 403 200 200 200"),
+    ("GET /v1/attempts/{id}/response", "", "",               "401 401 401 401 404 200 403 200 200 200"),
     ("GET /v1/dead", "?account_id=A", "",                    "401 401 401 401 404 200 403 200 200 200"),
     ("POST /v1/replays", "", r#"{"account_id":"A","filter":{"status":"dead"},"dry_run":true}"#,
                                                              "401 401 401 401 404 403 403 200 200 200"),
@@ -95,6 +104,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("GET /v1/endpoints/{id}/stats", "", "",                 "401 401 401 401 404 200 403 200 200 200"),
     // It would never end: a filter that is none answers whoever is let in.
     ("GET /v1/stream", "?account_id=A&status=x", "",         "401 401 401 401 404 400 403 400 400 400"),
+    // Every account may check with secrets of its own.
+    ("POST /v1/verify", "", r#"{"x":1}"#,                    "401 401 401 401 422 422 403 422 422 422"),
     ("POST /v1/keys", "", r#"{"role":"ingest"}"#,            "401 401 401 401 403 403 403 403 403 201"),
     ("GET /v1/keys", "", "",                                 "401 401 401 401 403 403 403 403 403 200"),
     ("GET /v1/keys/{id}", "", "",                            "401 401 401 401 403 403 403 403 403 200"),
@@ -128,6 +139,8 @@ async fn every_route_answers_every_role_as_the_table_says() {
     let wish = json!({ "account_id": account, "filter": { "status": "dead" }, "reason": "to be called off" });
     let replay = text(&world.locally("POST", "/v1/replays", wish).await.ok(202)["id"]);
     world.locally("DELETE", &format!("/v1/replays/{replay}"), Value::Null).await;
+    let receiver = Receiver::scripted(vec![answer(200, "", "thanks")]).await;
+    let attempt = text(&tried(&world, &account, &receiver.url("/")).await["id"]);
     let expires_at = moment(world.clock.now().0 + 60_000);
     let mut keys = BTreeMap::new();
     for (caller, members) in [
@@ -164,6 +177,7 @@ async fn every_route_answers_every_role_as_the_table_says() {
             "endpoints" => &endpoint,
             "deliveries" => &delivery,
             "keys" => &sacrificed,
+            "attempts" => &attempt,
             "replays" => &replay,
             _ => &event,
         };
@@ -209,7 +223,7 @@ async fn every_route_answers_every_role_as_the_table_says() {
 
     // Where there is no route, or not for the method, a credential is wanted before that is told.
     for (method, path, status) in
-        [("GET", "/nowhere", 404), ("DELETE", "/v1/accounts", 405), ("GET", "/v1/events", 405)]
+        [("GET", "/nowhere", 404), ("DELETE", "/v1/accounts", 405), ("DELETE", "/v1/events", 405)]
     {
         assert_eq!(world.ask(method, path, None, "").await.status, 401, "{path}");
         assert_eq!(world.ask(method, path, Some(&keys["ingest"].1), "").await.status, status, "{path}");
@@ -218,6 +232,78 @@ async fn every_route_answers_every_role_as_the_table_says() {
     let listed = world.ask("GET", "/v1/accounts", Some(&keys["other"].1), "").await.ok(200);
     assert_eq!(listed["data"].as_array().map(Vec::len), Some(1));
     assert_eq!(listed["data"][0]["id"], json!(other));
+}
+
+/// The attempt of an event that was sent to a receiver and arrived.
+async fn tried(world: &World, account: &str, url: &str) -> Value {
+    let endpoint = json!({ "account_id": account, "url": url, "event_types": ["tried.once"] });
+    world.locally("POST", "/v1/endpoints", endpoint).await.ok(201);
+    let event = json!({ "account_id": account, "type": "tried.once", "data": 1 });
+    let event = world.locally("POST", "/v1/events", event).await.ok(202);
+    let path = format!("/v1/deliveries/{}/attempts", text(&event["deliveries"][0]["id"]));
+    let arrived = async {
+        loop {
+            let attempts = world.locally("GET", &path, Value::Null).await.ok(200);
+            if attempts["data"][0]["status"] == "delivered" {
+                return attempts["data"][0].clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, arrived).await.expect("it arrives")
+}
+
+/// An attempt of another account is answered as one that never was, whatever its id looks like.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_of_another_account_is_not_there() {
+    let world = World::new().await;
+    let (ours, theirs) = (world.account("A").await, world.account("B").await);
+    let receiver = Receiver::scripted(vec![answer(200, "", "thanks")]).await;
+    let attempt = tried(&world, &ours, &receiver.url("/")).await;
+    let id = text(&attempt["id"]);
+    let (_, own) = world.key(json!({ "role": "account", "account_id": ours })).await;
+    let (_, other) = world.key(json!({ "role": "account", "account_id": theirs })).await;
+    let (_, operator) = world.key(json!({ "role": "operator" })).await;
+    assert!(attempt.get("address").is_some(), "an operator sees it: {attempt}");
+    let shown = world.ask("GET", &format!("/v1/attempts/{id}"), Some(&own), "").await.ok(200);
+    assert_eq!((&shown["account_id"], shown.get("address")), (&json!(ours), None), "a customer does not");
+    let delivery = text(&shown["delivery_id"]);
+    // Nor are the secrets of its endpoint there to be checked with.
+    let captured =
+        |endpoint: &Value| json!({ "headers": {}, "body": "", "endpoint_id": endpoint }).to_string();
+    let ours_by = async |key: &str, endpoint: &Value| {
+        world.ask("POST", "/v1/verify", Some(key), &captured(endpoint)).await
+    };
+    assert_eq!(ours_by(&own, &shown["endpoint_id"]).await.ok(200)["valid"], false);
+    let nobodys = ours_by(&other, &json!("ep_00000000000000000000000009")).await.tell();
+    assert_eq!(nobodys.0, 404);
+    assert_eq!(ours_by(&other, &shown["endpoint_id"]).await.tell(), nobodys);
+    // The same number as another kind's name, one with a changed end, one that was never drawn, and no id at all.
+    let other_end = if id.ends_with('0') { "1" } else { "0" };
+    let changed = format!("{}{other_end}", &id[..id.len() - 1]);
+    let foreign = [
+        id.as_str(),
+        &delivery.replace("dlv_", "att_"),
+        &changed,
+        "att_00000000000000000000000009",
+        "att_1",
+        &delivery,
+        "x",
+    ];
+    for part in ["", "/request", "/response"] {
+        let nobody = world.ask("GET", &format!("/v1/attempts/none{part}"), Some(&other), "").await.tell();
+        assert_eq!(nobody.0, 404);
+        for id in foreign {
+            let path = format!("/v1/attempts/{id}{part}");
+            assert_eq!(world.ask("GET", &path, Some(&other), "").await.tell(), nobody, "{path}");
+        }
+        for id in &foreign[1..] {
+            let path = format!("/v1/attempts/{id}{part}");
+            assert_eq!(world.ask("GET", &path, Some(&operator), "").await.tell(), nobody, "{path}");
+        }
+        let elsewhere = format!("/v1/attempts/{id}{part}?account_id={theirs}");
+        assert_eq!(world.ask("GET", &elsewhere, Some(&operator), "").await.tell(), nobody);
+    }
 }
 
 /// The account of a key need not be said, and no other can be.

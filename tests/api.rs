@@ -526,7 +526,7 @@ async fn events_that_do_not_fit_are_refused_with_the_place() {
     ];
     assert_eq!(all.errors(), wanted);
 
-    let brackets = world.post("/v1/accounts", "[".repeat(100_000)).await;
+    let brackets = world.post("/v1/accounts", "[".repeat(30_000)).await;
     assert_eq!(brackets.refusal(400), "nested-too-deep");
     let plain = Request::post("/v1/events").header("content-type", "text/plain").body(with("1").into());
     assert_eq!(world.send(plain.expect("a request")).await.refusal(415), "unsupported-media-type");
@@ -800,7 +800,8 @@ async fn pages_show_each_row_once_while_more_arrive() {
             seen.extend(page["data"].as_array().expect("a list").iter().map(|row| text(&row["id"])));
             let Some(cursor) = page["next_cursor"].as_str() else { break };
             path = format!("{list}&limit={limit}&cursor={cursor}");
-            assert_eq!(link, Some(format!("<{list}&limit={limit}&cursor={cursor}>; rel=\"next\"")));
+            let next = format!("<{list}&limit={limit}&cursor={cursor}>; rel=\"next\"");
+            assert!(link.as_deref().is_some_and(|link| link.ends_with(&next)), "{next} in {link:?}");
             world.event(&ours, later.clone()).await;
         }
         let once: BTreeSet<_> = seen.iter().cloned().collect();

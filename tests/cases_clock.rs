@@ -8,10 +8,14 @@ mod support;
 use std::collections::BTreeMap;
 use std::process::Command as Process;
 
+use hooklog::clock::ManualClock;
 use hooklog_projections::ids::Seq;
 use hooklog_projections::lifecycle::{State, Status};
 use hooklog_projections::policy::{Jitter, Rollout, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
+use serde_json::json;
+use support::case::{Hook, Setup, VECTORS_AT, World, delivery, logs};
+use support::receiver::answer;
 use support::stage::Stage;
 
 const SECOND: u64 = 1_000;
@@ -51,8 +55,8 @@ fn longest_wait(stage: &mut Stage) -> u64 {
     due.max().unwrap_or(0)
 }
 
-/// No fact is ever deleted (design: facts are kept for ever), so of the case's parts the one on retention does
-/// not arise.
+/// No fact is ever deleted, nor any body (design §5: facts are kept for ever, trimming is opt-in), so of the case's
+/// parts the one on retention does not arise.
 #[test]
 fn c74_half_a_day_ahead_for_a_minute_sends_nothing_twice() {
     let mut stage = in_backoff(1_000);
@@ -72,6 +76,50 @@ fn c74_half_a_day_ahead_for_a_minute_sends_nothing_twice() {
         assert!(seen.contains_key(seq), "{seq} waited longer than its backoff and a minute");
     }
     stage.always_true();
+}
+
+/// The whole service by two clocks that disagree: the jump is logged, nothing is sent for it, no due time moves, and
+/// what was due is sent when it is due by the clock that did not jump.
+#[tokio::test(flavor = "multi_thread")]
+async fn c74_a_jump_is_logged_and_moves_nothing() {
+    let clock = ManualClock::at(VECTORS_AT);
+    let world = World::with(Setup { clock: Some(clock.clone()), ..Setup::default() });
+    // An answer of a receiver that is up: no breaker mixes in.
+    let mut hook = Hook::scripted(vec![answer(429, "", "")]).await;
+    let account = world.account().await;
+    world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 100 })).await;
+    let mut before = BTreeMap::new();
+    for n in 0..20 {
+        let id = delivery(&world.event(&account, &format!("e{n}"), "1").await);
+        before.insert(id.clone(), world.until_tried(&id, 1).await["due_at"].clone());
+    }
+    for hours in [12, -12] {
+        let told = logs().len();
+        clock.mislead(hours * HOUR as i64);
+        for _ in 0..25 {
+            // By the clock that is right not even the first of them is due within so long.
+            world.advance_secs(1).await;
+        }
+        let logged = String::from_utf8_lossy(&logs()[told..]).into_owned();
+        let word = if hours > 0 { "the wall clock jumped ahead" } else { "the wall clock is behind" };
+        assert!(logged.contains(word), "{hours}");
+        clock.mislead(0);
+        for (id, due_at) in &before {
+            let row = world.delivery(id).await;
+            assert_eq!((&row["status"], &row["due_at"]), (&json!("pending"), due_at), "{row}");
+        }
+        assert_eq!(hook.count(), 20, "nothing was sent");
+        if hours > 0 {
+            // Both clocks agree before the next jump; still nothing is due.
+            world.turn().await;
+        }
+    }
+    world.advance_secs(67).await;
+    for id in before.keys() {
+        world.until_tried(id, 2).await;
+    }
+    assert_eq!(hook.count(), 40);
+    world.always_true(&mut [&mut hook]).await;
 }
 
 #[test]

@@ -10,6 +10,7 @@ use support::case::{
 };
 use support::judge::ledger;
 use support::receiver::{Step, answer, raw};
+use support::server::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -87,11 +88,30 @@ async fn c02_numbers_keep_every_digit() {
     world.always_true(&mut [&mut hook]).await;
 }
 
+/// A line of the command line about the stopped store; it must succeed.
+async fn on_the_stopped(world: &World, args: &[&str]) -> String {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hooklog"));
+    command.args(args).arg("--store").arg(world.folder.path()).env_clear();
+    let ended = command.output().await.expect("it runs");
+    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    String::from_utf8(ended.stdout).expect("UTF-8")
+}
+
+/// By grammar: a reader that knows the markers would not take them as keys.
+#[track_caller]
+fn is_json(text: &str) {
+    let _: Box<serde_json::value::RawValue> = serde_json::from_str(text).expect("JSON");
+}
+
 /// The dashboard of the case is not there yet; what it will read is.
 #[tokio::test(flavor = "multi_thread")]
 async fn c04_keys_that_a_json_library_keeps_for_itself_are_only_keys() {
     let mut world = World::new().await;
-    let mut hook = Hook::scripted(vec![answer(200, "", "")]).await;
+    // Delivered at first; what is replayed is refused, and dead: the command line exports those with their payload.
+    let reply = |request: &support::receiver::Received| {
+        answer(if request.values("webhook-replay").is_empty() { 200 } else { 400 }, "", "")
+    };
+    let mut hook = Hook::answering(reply).await;
     let account = world.account().await;
     world.endpoint(&account, &hook.url("/")).await;
     let datas = [
@@ -99,44 +119,66 @@ async fn c04_keys_that_a_json_library_keeps_for_itself_are_only_keys() {
         r#"{"C":0,"$serde_json::private::Number":0}"#,
         r#"{"$serde_json::private::RawValue":"[1"}"#,
     ];
-    for (n, data) in datas.iter().enumerate() {
-        let wanted = format!(r#"{{"id":"k{n}","type":"payment.settled","data":{data}}}"#);
-        let event = world.event(&account, &format!("k{n}"), data).await;
-        assert_eq!(hook.next().await.body(), wanted.as_bytes());
-        world.until(&delivery(&event), "delivered").await;
-        world
-            .post(&format!("/v1/events/k{n}/replay"), json!({ "scope": "all", "confirm": true }))
-            .await
-            .ok(202);
-        assert_eq!(hook.next().await.body(), wanted.as_bytes());
-        world.until_tried(&delivery(&event), 2).await;
-        for path in
-            [format!("/v1/events/k{n}"), format!("/v1/events/k{n}/timeline"), format!("/v1/explain/k{n}")]
-        {
-            world.get(&path).await.ok(200);
+    let mut sent = Vec::new();
+    for (n, data) in datas.into_iter().enumerate() {
+        // Once in our envelope, once as they are.
+        for bare in [false, true] {
+            let id = format!("{}{n}", if bare { "r" } else { "k" });
+            let (event, wanted) = match bare {
+                false => {
+                    let wrapped = format!(r#"{{"id":"{id}","type":"payment.settled","data":{data}}}"#);
+                    (world.event(&account, &id, data).await, wrapped)
+                }
+                true => {
+                    let taken = world.raw(&account, &id, "application/json", data).await;
+                    (taken.ok(202), data.to_owned())
+                }
+            };
+            world.until(&delivery(&event), "delivered").await;
+            let path = format!("/v1/events/{id}");
+            let all = json!({ "scope": "all", "confirm": true });
+            world.post(&format!("{path}/replay"), all).await.ok(202);
+            world.until(&delivery(&event), "dead").await;
+            for request in hook.take(2).await {
+                assert_eq!(request.body(), wanted.as_bytes());
+                assert_eq!(request.values("webhook-id"), [id.as_str()]);
+            }
+            for more in ["", "/timeline"] {
+                let shown = world.get(&format!("{path}{more}")).await;
+                assert_eq!(shown.status, 200);
+                is_json(std::str::from_utf8(&shown.body).expect("UTF-8"));
+            }
+            assert_eq!(world.get(&format!("{path}/payload")).await.body, wanted);
+            world.get(&format!("/v1/explain/{id}")).await.ok(200);
+            sent.push(wanted);
         }
     }
-    let shown = |body: &[u8]| {
-        // By grammar: a reader that knows the markers would not take them as keys.
-        let _: Box<serde_json::value::RawValue> = serde_json::from_slice(body).expect("JSON");
-        let text = String::from_utf8(body.to_vec()).expect("UTF-8");
-        for data in datas {
-            assert!(text.contains(data), "{data} in {text}");
-        }
-    };
     let list = world.get(&format!("/v1/deliveries?account_id={account}&include=payload,last_error")).await;
-    shown(&list.body);
+    assert_eq!(list.status, 200);
+    let listed = String::from_utf8(list.body.to_vec()).expect("UTF-8");
+    is_json(&listed);
+    for wanted in &sent {
+        assert!(listed.contains(&format!("\"payload\":{wanted}")), "{wanted} in {listed}");
+    }
     world.always_true(&mut [&mut hook]).await;
 
-    // The command line's export, from the stopped store.
+    // The command line's exports, from the stopped store.
     world.stop().await;
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hooklog"));
-    command.args(["list", "--state", "delivered", "--format", "jsonl", "--store"]).arg(world.folder.path());
-    let listed = command.env_clear().output().await.expect("it runs");
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-    for line in listed.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let _: Box<serde_json::value::RawValue> = serde_json::from_slice(line).expect("a line of JSON");
+    for export in [
+        &["list", "--state", "dead", "--format", "jsonl"][..],
+        &["dead", "export", "--account", &account][..],
+    ] {
+        let lines = on_the_stopped(&world, export).await;
+        let lines: Vec<_> = lines.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines.len(), sent.len(), "{lines:?}");
+        lines.iter().for_each(|line| is_json(line));
+        for wanted in &sent {
+            assert!(lines.iter().any(|line| line.contains(&format!("\"payload\":{wanted}"))), "{wanted}");
+        }
     }
+    let whole = on_the_stopped(&world, &["list", "--state", "dead", "--json"]).await;
+    is_json(&whole);
+    assert!(sent.iter().all(|wanted| whole.contains(wanted)), "{whole}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +206,7 @@ async fn c05_an_empty_body_has_a_length_and_is_signed() {
 /// where they are on.
 #[tokio::test(flavor = "multi_thread")]
 async fn c07_zeros_and_any_other_bytes_are_only_bytes() {
-    let world = World::new().await;
+    let mut world = World::new().await;
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok\x00\xff!".to_vec();
     let mut hook = Hook::scripted(vec![vec![raw(&reply)]]).await;
     let account = world.account().await;
@@ -192,8 +234,27 @@ async fn c07_zeros_and_any_other_bytes_are_only_bytes() {
         assert_eq!(world.attempts(&id).await[0]["response_body"], "ok\0\u{fffd}!");
     }
     let list = world.get(&format!("/v1/deliveries?account_id={account}&include=payload")).await.ok(200);
-    assert!(list["data"][0]["payload_base64"].is_string(), "{list}");
+    let shown = list["data"][0]["payload_base64"].as_str().expect("a text");
+    let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, shown);
+    assert_eq!(decoded.expect("base64"), bytes);
+    assert_eq!(list["data"][1]["payload"]["data"]["s"], "a\0b");
+    assert_eq!(world.get("/v1/events/all/payload").await.body, bytes, "as it came");
     world.always_true(&mut [&mut hook]).await;
+
+    // A field with a zero in it is nothing that could be sent: it is refused, and the endpoint is as it was.
+    let path = format!("/v1/endpoints/{endpoint}");
+    let before = world.get(&path).await.ok(200);
+    let refused = world.patch(&path, json!({ "headers": { "x-a": "a\0b" } })).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(world.get(&path).await.ok(200), before);
+
+    // The command line shows the answer with its zero made visible, and what is no text as base64.
+    world.stop().await;
+    let explained = on_the_stopped(&world, &["explain", "all", "--responses"]).await;
+    assert!(explained.contains("ok\u{2400}\u{fffd}!") && !explained.contains('\0'), "{explained}");
+    let listed = on_the_stopped(&world, &["list", "--json"]).await;
+    is_json(&listed);
+    assert!(listed.contains(shown) && listed.contains(r#"{"s":"a\u0000b"}"#), "{listed}");
 }
 
 /// One HTTP request by hand; the answer, once its head is there.
@@ -256,9 +317,7 @@ async fn c08_the_limit_is_kept_to_the_byte_and_the_refusal_can_be_read() {
             if wanted == "413" {
                 assert!(answer.contains("\"code\":\"too-large\""), "{answer}");
             }
-            if bytes < 1 << 20 {
-                assert!(whole && answer.contains("HTTP/1.1 200 OK"), "it can be used again: {answer}");
-            }
+            assert!(whole && answer.contains("HTTP/1.1 200 OK"), "it can be used again: {answer}");
         }
     }
     for chunked in [false, true] {
@@ -268,6 +327,19 @@ async fn c08_the_limit_is_kept_to_the_byte_and_the_refusal_can_be_read() {
             world.until(&id, "delivered").await;
         }
     }
+    // In our envelope the limit is that of the data, which here is a text full of quotation marks.
+    let marks = format!("\"{}\"", "\\\"".repeat(32_767));
+    assert_eq!(marks.len(), 65_536);
+    let full = world.event(&account, "marks", &marks).await;
+    world.until(&delivery(&full), "delivered").await;
+    let kept = world.get("/v1/events/marks/payload").await;
+    assert!(String::from_utf8_lossy(&kept.body).contains(&marks), "it is recorded");
+    let more = format!(
+        r#"{{"account_id":"{account}","id":"more","type":"a.b","data":{} }}"#,
+        marks.replacen('"', "\"x", 1)
+    );
+    let refused = world.call(Method::POST, "/v1/events", "application/json", more).await;
+    assert_eq!(refused.status, 413, "{}", String::from_utf8_lossy(&refused.body));
     // A length that is too small: so much is the event, and what follows is no request.
     let (answer, _) = by_hand(address, &head("short", "content-length: 10"), &[b'x'; 70_000], false).await;
     assert!(answer.starts_with("HTTP/1.1 202 ") && answer.contains("}HTTP/1.1 40"), "{answer}");
@@ -296,12 +368,51 @@ async fn c08_the_limit_is_kept_to_the_byte_and_the_refusal_can_be_read() {
     for (answer, _) in futures::future::join_all(many).await {
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     }
-    let sent: Vec<_> = hook.take(5).await.iter().map(|request| request.body().len()).collect();
+    let sent: Vec<_> = hook.take(6).await.iter().map(|request| request.body().len()).collect();
     assert_eq!(sent.iter().filter(|len| **len == 65_536).count(), 2, "{sent:?}");
     world.until(&delivery(&world.get("/v1/events/short").await.ok(200)), "delivered").await;
     world.always_true(&mut [&mut hook]).await;
     stop.cancel();
     serving.await.expect("no panic");
+}
+
+/// Fifty uploads of 3 MiB at a time, none of which is taken: what the server holds of them is bounded.
+#[tokio::test(flavor = "multi_thread")]
+async fn c08_uploads_that_are_refused_cost_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = Host::new(folder.path());
+    let server = host.start().await;
+    let (account, _) = server.api.account().await;
+    let head = |n: usize, framing: &str| {
+        format!(
+            "POST /v1/events/raw?account_id={account}&type=a.b&id=e{n} HTTP/1.1\r\nhost: a\r\n\
+             content-type: text/plain\r\n{framing}\r\n\r\n"
+        )
+    };
+    let body = vec![b'x'; 3 << 20];
+    let round = async |framing: &str, chunked: bool| {
+        let heads: Vec<_> = (0..50).map(|n| head(n, framing)).collect();
+        let all = heads.iter().map(|head| by_hand(server.address, head, &body, chunked));
+        for (answer, _) in futures::future::join_all(all).await {
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        }
+    };
+    // The first round makes what every server needs for fifty connections.
+    round("transfer-encoding: chunked", true).await;
+    let before = server.memory_most();
+    for _ in 0..3 {
+        round("transfer-encoding: chunked", true).await;
+        round("content-length: 3145728", false).await;
+    }
+    let more = server.memory_most() - before;
+    assert!(
+        more < 16 << 20,
+        "{more} bytes more at the most, of {} that were sent at a time",
+        50 * body.len()
+    );
+    assert_eq!(server.api.figures().await["enqueued"], 0);
+    host.verify().await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,16 @@
-//! What went wrong in other webhook senders around the life of a process, by the number of the case: C01, C70,
-//! C73, C82, C83. The real binary is killed, frozen, asked to stop and started twice; receivers hold requests.
+//! What went wrong in other webhook senders around the life of a process, by the number of the case: C01, C53, C70,
+//! C73, C82, C83, C128. The real binary is killed, frozen, asked to stop and started twice; receivers hold requests.
 //!
 //! The other parts of C83 (a slow commit, a failed one, a crash around it) are `tests/engine.rs`'s and
 //! `tests/simulation.rs`'s; those of C70 that need a lease do not arise: a start takes over what was in flight.
 
 mod support;
+
+#[path = "support/steady.rs"]
+mod steady;
+#[path = "support/tls_receiver.rs"]
+mod tls_receiver;
+use support::{receiver, server};
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +23,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::judge::{Judge, Say, ledger};
 use support::server::{Host, Server, eventually, text};
+use tls_receiver::{Authority, Good, TlsReceiver};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -327,4 +334,114 @@ async fn c53_without_root_certificates_no_server_starts() {
     let up = up.expect("in time").expect("its output can be read");
     assert!(up.as_deref().is_some_and(|line| line.contains("listens on")), "{up:?}");
     server.kill().await.expect("it ends");
+}
+
+/// Where every receiver's certificate is of a private authority that the operator named, each way to send reaches
+/// them; there is no worker beside the server that could be forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn c53_with_an_authority_of_ones_own_every_way_to_send_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::named("ours");
+    let mut receiver = TlsReceiver::showing(authority.receiver("127.0.0.1", Good::Now)).await;
+    let ca = authority.pem_file();
+    let host = Host::new(folder.path()).with("--extra-ca", ca.to_str().expect("a path of ours"));
+    let server = host.start().await;
+    let (account, _) = server.api.account().await;
+    let url = format!("https://{}/h", receiver.address);
+    server.api.endpoint(&account, &url, json!({})).await;
+    let event = ["send", "--account", &account, "--type", "a.b", "--data", "{}"];
+    // The API, the command line, its replay, lines of JSON; then a store that is stopped and goes on.
+    assert_eq!(server.api.event(&account, "api", "{}").await.expect("an answer").status, 202);
+    server.api.settled(LIMIT).await;
+    let lines = folder.path().join("lines.jsonl");
+    std::fs::write(&lines, "{\"type\":\"a.b\",\"data\":1}\n").expect("a file");
+    let lines = lines.to_str().expect("a path of ours");
+    for args in [
+        [&event[..], &["--id", "cli", "--wait=60s"]].concat(),
+        vec!["replay", "api", "--all", "--yes"],
+        vec!["send", "--account", &account, "--jsonl", lines],
+    ] {
+        let ended = host.on_store(&args).await;
+        assert_eq!(ended.code, Some(0), "{args:?} {ended:?}");
+        server.api.settled(LIMIT).await;
+    }
+    server.stop().await;
+    let stopped = host.on_store(&[&event[..], &["--id", "stopped"]].concat()).await;
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    let server = host.start().await;
+    let figures = server.api.settled(LIMIT).await;
+    assert_eq!((&figures["delivered"], &figures["enqueued"]), (&json!(4), &json!(4)), "{figures}");
+    assert_eq!(receiver.requests().len(), 5, "each once, and the replay");
+    host.verify().await;
+    server.stop().await;
+}
+
+/// Nor does any other command fall over there: it does its work, or says what is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn c53_without_root_certificates_no_command_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::new(folder.path());
+    let server = host.start().await;
+    let (account, _) = server.api.account().await;
+    assert_eq!(server.api.event(&account, "evt", "{}").await.expect("an answer").status, 202);
+    server.stop().await;
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").expect("a file");
+    let mut refused = Vec::new();
+    for (line, opens) in [
+        (vec!["list"], true),
+        (vec!["status"], true),
+        (vec!["accounts", "list"], true),
+        (vec!["endpoints", "list"], true),
+        (vec!["explain", "evt"], true),
+        (vec!["dead", "list"], true),
+        (vec!["audit"], true),
+        (vec!["send", "--account", &account, "--type", "a.b", "--data", "{}"], true),
+        (vec!["replay", "evt"], true),
+        (vec!["store", "verify"], true),
+        (vec!["store", "rebuild"], true),
+        (vec!["demo", "--once"], false),
+        (vec!["schedule"], false),
+        (vec!["completion", "bash"], false),
+    ] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hooklog"));
+        command.args(&line).env_clear().env("SSL_CERT_FILE", &empty).kill_on_drop(true);
+        if opens {
+            command.arg("--store").arg(&host.store);
+        }
+        command.stdin(std::process::Stdio::null());
+        let ended = tokio::time::timeout(LIMIT, command.output()).await.expect("in time").expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!said.contains("panicked"), "{line:?}: {said}");
+        match ended.status.code().expect("no signal ended it") {
+            0 => {}
+            _ => {
+                assert!(said.contains("ca-certificates"), "{line:?}: {said}");
+                refused.push(line[0]);
+            }
+        }
+    }
+    println!("c53: refused for want of root certificates: {refused:?}");
+    assert!(!refused.contains(&"schedule") && !refused.contains(&"completion"), "{refused:?}");
+    assert!(refused.contains(&"demo"), "what delivers over HTTPS does not begin: {refused:?}");
+}
+
+/// A minute's worth of the case's half an hour, and fewer endpoints; `tests/long.rs` plays it in full, with what its
+/// memory does meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn c128_many_endpoints_share_few_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = steady::Load {
+        hosts: 5,
+        endpoints: 100,
+        time: Duration::from_secs(5),
+        busy_per_second: 100,
+        others_per_second: 40,
+        refused: 600,
+    };
+    let seen = steady::live(folder.path(), load).await;
+    println!("c128: {seen:?}");
+    assert!(seen.files_most < 900 && seen.refused_files < 900, "{seen:?}");
+    assert!(seen.reused_percent > 90.0, "{seen:?}");
+    assert!(seen.time_wait_most < 1_000, "{seen:?}");
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use axum::http::Method;
+use hooklog_projections::time::Millis;
 use serde_json::{Value, json};
-use support::case::{Hook, LONG, World, delivery, text};
-use support::receiver::answer;
+use support::case::{Hook, LONG, SECRET, World, delivery, text};
+use support::receiver::{Step, answer};
 
 /// A receiver that answers what it is told to, from now on.
 async fn hook(first: u16) -> (Hook, Arc<AtomicU16>) {
@@ -300,6 +301,72 @@ async fn c97_of_twenty_replays_at_once_one_is_done() {
         timeline["data"].as_array().expect("a list").iter().filter(|fact| fact["fact"] == "Replayed");
     assert_eq!(replayed.count(), 1);
     world.always_true(&mut [&mut hook]).await;
+}
+
+/// C98: what is out or waits is not replayed but hurried, and then the schedule has one entry less, not one more.
+#[tokio::test(flavor = "multi_thread")]
+async fn c98_a_hurried_try_takes_the_place_of_the_one_that_was_due() {
+    let world = World::new().await;
+    let mut slow = Hook::scripted(vec![answer(500, "", ""), vec![Step::Hold], answer(200, "", "")]).await;
+    let account = world.account().await;
+    let other = world.account().await;
+    // It is held until the attempt's own limit ends it.
+    let members = json!({ "signing_secret": SECRET, "timeout_ms": 1_000 });
+    world.endpoint_of(&account, &slow.url("/"), members).await;
+    let id = delivery(&world.event(&account, "evt_slow", "{}").await);
+    let path = format!("/v1/deliveries/{id}");
+    world.until_tried(&id, 1).await;
+    world.post(&format!("{path}/retry-now"), json!({})).await.ok(202);
+    slow.take(2).await;
+    for (wish, body, code) in [
+        ("replay", json!({}), "nothing-to-replay"),
+        ("replay", json!({ "scope": "all", "confirm": true }), "nothing-to-replay"),
+        ("retry-now", json!({}), "not-pending"),
+    ] {
+        assert_eq!(world.post(&format!("{path}/{wish}"), body).await.refused(409), [code], "in flight");
+    }
+    assert_eq!(slow.count(), 2, "none is beside the one that is out");
+    let waits = world.until_tried(&id, 2).await;
+    assert_eq!((&waits["status"], &waits["try"]), (&json!("pending"), &json!(2)));
+    let refused = world.post(&format!("{path}/replay"), json!({})).await;
+    assert_eq!(refused.refused(409), ["nothing-to-replay"]);
+    assert!(text(&refused.ok(409)["detail"]).contains("retry-now"), "it says what to do");
+    // Twenty at once hurry it once; what was due is not sent besides.
+    let hurried = (0..20).map(|_| async { world.post(&format!("{path}/retry-now"), json!({})).await.status });
+    let hurried = futures::future::join_all(hurried).await;
+    assert!(hurried.iter().any(|status| *status == 202), "{hurried:?}");
+    world.until(&id, "delivered").await;
+    for _ in 0..4 {
+        world.advance_secs(3_600).await;
+    }
+    assert_eq!((slow.count(), world.attempts(&id).await.len()), (3, 3));
+
+    // What fails goes on with the next wait, and has as many tries as without being hurried.
+    let (mut down, _) = hook(500).await;
+    world.endpoint(&other, &down.url("/")).await;
+    let id = delivery(&world.event(&other, "evt_down", "{}").await);
+    let path = format!("/v1/deliveries/{id}/retry-now");
+    let mut waits = vec![world.due_in(&world.until_tried(&id, 1).await).0];
+    let mut tried = 1;
+    loop {
+        tried += 1;
+        if tried % 2 == 0 {
+            world.post(&path, json!({})).await.ok(202);
+            // After five failures in a row the breaker wants a pause.
+            world.advance_secs(60).await;
+        } else {
+            world.advance(Millis(*waits.last().expect("it waits"))).await;
+        }
+        let now = world.until_tried(&id, tried).await;
+        assert_eq!((&now["try"], &now["run"]), (&json!(tried), &json!(1)), "{now}");
+        if now["status"] == "dead" {
+            break;
+        }
+        waits.push(world.due_in(&now).0);
+    }
+    assert_eq!((tried, down.count()), (6, 6));
+    assert!(waits.is_sorted(), "each wait is its own step's: {waits:?}");
+    world.always_true(&mut [&mut slow, &mut down]).await;
 }
 
 /// C100: what arrived is sent again on purpose only; the first arrival stays in the history.

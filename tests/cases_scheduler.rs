@@ -15,7 +15,7 @@ use hooklog::engine::{Answer, Command, Input, Ticket};
 use hooklog::log::memory::Fault;
 use hooklog::log::{self, Change, Disk, Log, Mark, Space};
 use hooklog::scheduler::RetryPolicy;
-use hooklog::views::rebuild;
+use hooklog::views::{Place, rebuild};
 use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, DeadReason, DisabledReason, EndpointSettings};
 use hooklog_projections::ids::{DeliveryKey, EndpointId, Seq};
@@ -95,7 +95,7 @@ fn c68_tries_and_waits_are_the_documented_pair_exactly() {
         assert_eq!(row.state, State::Dead { at: last, reason: DeadReason::Exhausted }, "at its last failure");
         {
             let view = stage.engine.as_ref().unwrap().published().view();
-            assert_eq!(view.owed(10).unwrap().len(), 1, "its owner is to be told now");
+            assert_eq!(view.owed(None, 10).unwrap().len(), 1, "its owner is to be told now");
         }
         stage.run_for(Millis(30 * DAY));
         assert_eq!(minutes(&stage.sent), at);
@@ -428,8 +428,8 @@ fn c104_a_disabled_endpoint_starts_nothing_and_keeps_its_history() {
     }
     assert_eq!(stage.counts().cancelled, 1_000);
     let view = stage.engine.as_ref().unwrap().published().view();
-    assert_eq!(view.owed(10).unwrap(), []);
-    assert_eq!(view.history(account(), &Default::default(), None, 2_000).unwrap().rows.len(), 1_010);
+    assert_eq!(view.owed(None, 10).unwrap(), []);
+    assert_eq!(view.history(account(), &Default::default(), Place::First, 2_000).unwrap().rows.len(), 1_010);
     stage.ask(Command::ResumeEndpoint { key: shop }).unwrap();
     stage.run_for(Millis(HOUR));
     assert_eq!(stage.sent.len(), 10);

@@ -19,7 +19,7 @@ use support::case::{
     standard, text,
 };
 use support::judge::ledger;
-use support::receiver::{Received, Step, answer};
+use support::receiver::{Received, Step, answer, raw};
 
 const P0_DATA: &str = r#"{"amount":12900,"currency":"EUR"}"#;
 const HOUR: u64 = 3_600;
@@ -120,9 +120,12 @@ async fn c11_the_key_is_the_bytes_behind_the_prefix_and_the_text_for_the_ledger(
 #[tokio::test(flavor = "multi_thread")]
 async fn c13_every_attempt_carries_the_same_headers() {
     let world = World::new().await;
+    // Broken off once before the answer's head, and once after it.
+    let cut = raw("HTTP/1.1 503 X\r\ncontent-length: 100\r\n\r\nhalf");
     let script = vec![
         answer(503, "connection: close\r\n", ""),
         vec![Step::Reset],
+        vec![cut, Step::Reset],
         answer(200, "connection: close\r\n", ""),
     ];
     let mut hook = Hook::scripted(script).await;
@@ -130,43 +133,66 @@ async fn c13_every_attempt_carries_the_same_headers() {
     let endpoint = world.endpoint(&account, &hook.url("/")).await;
     let event = world.event(&account, "evt_01", P0_DATA).await;
     let id = delivery(&event);
-    for (tried, wait) in [(1, 67), (2, 331)] {
+    for (tried, wait) in [(1, 67), (2, 331), (3, 1981)] {
         world.until_tried(&id, tried).await;
         world.advance_secs(wait).await;
     }
     world.until(&id, "delivered").await;
+    let ended: Vec<_> = world
+        .attempts(&id)
+        .await
+        .iter()
+        .map(|a| (a["status_code"].as_u64(), a["error"].as_str().map(str::to_owned)))
+        .collect();
+    let closed = (None, Some("closed".to_owned()));
+    assert_eq!(ended, [(Some(503), None), closed, (Some(503), None), (Some(200), None)]);
     world.post("/v1/events/evt_01/replay", json!({ "scope": "all", "confirm": true })).await.ok(202);
-    world.until_tried(&id, 4).await;
-    let aimed = format!(r#","endpoint_id":"{endpoint}""#);
-    let test = world.event_with(&account, "evt_test", P0_DATA, &aimed).await;
-    world.until(&delivery(&test), "delivered").await;
+    world.until_tried(&id, 5).await;
+    let sent = world.post(&format!("/v1/endpoints/{endpoint}/test"), json!({})).await.ok(202);
+    world.until(&delivery(&sent), "delivered").await;
 
-    let requests = hook.take(5).await;
+    let requests = hook.take(6).await;
+    let (replay, test) = (&requests[4], &requests[5]);
     let names = |request: &Received| -> Vec<String> {
         let all = request.headers().into_iter().map(|(name, _)| name.to_ascii_lowercase());
         all.filter(|name| name != "webhook-replay").collect()
     };
+    // The same names in the same order, each once; a replay says that it is one on top (design §3).
     let first = names(&requests[0]);
-    for name in [
+    let wanted = [
         "content-type",
         "webhook-id",
         "webhook-timestamp",
         "webhook-signature",
         "x-ledger-signature",
         "idempotency-key",
-    ] {
-        assert!(first.iter().any(|known| known == name), "{name} is not in {first:?}");
-    }
+        "user-agent",
+        "host",
+        "content-length",
+    ];
+    let mut sorted = first.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len(), first.len(), "{first:?}");
+    assert!(wanted.iter().all(|name| first.iter().any(|known| known == name)), "{first:?}");
     for request in &requests {
         assert_eq!(names(request), first);
         signed_with(request, &[SECRET], SECRET);
+        assert_eq!(request.values("idempotency-key"), request.values("webhook-id"));
+        assert_eq!(request.values("content-type"), ["application/json"]);
+        let replays = request.values("webhook-replay");
+        assert_eq!(replays.is_empty(), request.number != replay.number, "{replays:?}");
     }
-    for request in &requests[..4] {
+    for request in &requests[..5] {
         assert_eq!(request.values("webhook-id"), ["evt_01"]);
+        assert_eq!(request.body(), requests[0].body());
     }
-    assert_eq!(requests.iter().filter(|r| !r.values("webhook-replay").is_empty()).count(), 1);
-    let at = |request: &Received| request.values("webhook-timestamp")[0].to_owned();
-    assert!(at(&requests[0]) < at(&requests[1]) && at(&requests[1]) < at(&requests[2]));
+    assert_eq!(test.values("webhook-id"), [text(&sent["id"])]);
+    let at = |request: &Received| request.values("webhook-timestamp")[0].parse::<u64>().expect("a number");
+    assert!(
+        requests[..4].windows(2).all(|pair| at(&pair[0]) < at(&pair[1])),
+        "each is signed when it leaves"
+    );
     world.always_true(&mut [&mut hook]).await;
 }
 

@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use hooklog::clock::ManualClock;
 use hooklog::engine::ServerPolicy;
-use hooklog::notify::{Channel, Teller};
 use hooklog_projections::policy::{Jitter, Schedule};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Value, json};
@@ -148,8 +147,10 @@ async fn c34_each_code_retries_or_dies_as_the_table_says() {
     let dead = world.get(&format!("/v1/deliveries?account_id={account}&status=dead&limit=200")).await.ok(200);
     assert_eq!(dead["data"].as_array().map(Vec::len), Some(codes.len()));
     // The owner is owed a word about each, and one about the endpoint that 410 disabled.
-    let owed = world.store().handle().view().owed(200).expect("readable").len();
-    assert_eq!(owed, codes.len() + 1);
+    let owed = world.store().handle().view().owed(None, 200).expect("readable");
+    let told: u64 = owed.iter().map(|(_, owing)| owing.news.dead).sum();
+    assert_eq!((owed.len(), told), (codes.len(), codes.len() as u64));
+    assert_eq!(owed.iter().filter(|(_, owing)| owing.news.disabled.is_some()).count(), 1);
 
     // Each can be sent again once its receiver is well; but nothing is replayed to the endpoint that answered 410
     // until somebody resumes it.
@@ -187,20 +188,11 @@ async fn c34_a_misdirected_request_is_sent_again_over_another_connection() {
     world.always_true(&mut [&mut hook]).await;
 }
 
-/// Where the owner's messages go from now on.
-async fn telling(world: &World) -> (Hook, tokio::task::JoinHandle<()>) {
-    let service = Hook::scripted(vec![answer(202, "", "")]).await;
-    let channel = Channel::Service { url: service.url("/messages"), key: None };
-    let store = world.store();
-    let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
-    (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(1)).run()))
-}
-
 /// What waits stays as it is and is held (design §3: held, not lost); resumed, it drains in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn c35_gone_disables_the_endpoint_once_and_holds_what_waits() {
     let world = World::new().await;
-    let (mut service, teller) = telling(&world).await;
+    let (mut service, teller) = world.telling().await;
     let mut hook = Hook::scripted(vec![answer(410, "", "gone"), answer(200, "", "")]).await;
     let account = world.account().await;
     let endpoint = world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 1 })).await;
@@ -303,7 +295,6 @@ async fn c35_gone_while_somebody_resumes_loses_neither() {
     serving.abort();
 }
 
-/// Fifty instead of the case's five hundred: the gate is the endpoint's, however many wait behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn c37_nothing_is_sent_before_the_receiver_wants_it() {
     let second = Schedule::Custom {
@@ -316,8 +307,8 @@ async fn c37_nothing_is_sent_before_the_receiver_wants_it() {
     let account = world.account().await;
     world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 1000 })).await;
     let mut ids = Vec::new();
-    for n in 0..50 {
-        ids.push(delivery(&world.event(&account, &format!("e{n:02}"), "1").await));
+    for n in 0..500 {
+        ids.push(delivery(&world.event(&account, &format!("e{n:03}"), "1").await));
     }
     // Some came before the first answer; the others wait at the gate without having been tried.
     let first = world.until_tried(&ids[0], 1).await;
@@ -343,12 +334,19 @@ async fn c37_nothing_is_sent_before_the_receiver_wants_it() {
     world.advance(Millis(1)).await;
     hook.take(1).await;
 
-    // Each still has three tries and no more.
-    for _ in 0..6 {
-        for id in &ids {
-            world.until_idle(id).await;
+    // Each still has three tries and no more; with each answer the gate is closed again for a minute.
+    let mut minutes = 0;
+    loop {
+        let figures = world.get("/v1/status").await.ok(200)["deliveries"].clone();
+        if figures["dead"] == ids.len() {
+            break;
         }
-        world.advance(MINUTE).await;
+        if figures["in_flight"] == 0 {
+            minutes += 1;
+            assert!(minutes < 1_500, "it goes on: {figures}");
+            world.advance(MINUTE).await;
+        }
+        tokio::task::yield_now().await;
     }
     for id in &ids {
         let dead = world.until(id, "dead").await;
@@ -431,7 +429,8 @@ async fn c38_dates_are_read_in_all_three_forms_and_never_go_back() {
     world.always_true(&mut []).await;
 }
 
-/// Metrics and pages of the case are not there yet; what both will show is a number.
+/// Metrics and pages of the case are not there yet; what both will read is: the number in the attempt, and the class
+/// in the hourly figures, which is one of few words.
 #[tokio::test(flavor = "multi_thread")]
 async fn c40_any_three_digits_are_a_status() {
     let world = World::new().await;
@@ -460,6 +459,7 @@ async fn c40_any_three_digits_are_a_status() {
         ["/missing/599", "/long/599", "/script/599", "/bytes/599", "/low/99", "/short/20"].map(str::to_owned),
     );
     let made = endpoints(&world, &account, &hook, &paths).await;
+    let mut ids = Vec::new();
     for (path, id) in by_path(&world.event(&account, "one", "1").await, &made) {
         let row = world.until_tried(&id, 1).await;
         let tried = &world.attempts(&id).await[0];
@@ -474,8 +474,40 @@ async fn c40_any_three_digits_are_a_status() {
         } else {
             assert_eq!(tried["status_code"], code, "{path}: {tried}");
         }
+        assert!(tried.get("response_headers").is_none(), "a reason phrase is nothing that is kept: {tried}");
         // Design §3: under `ledger` every other 4xx is dead at once, what is not known is tried again.
-        assert_eq!(row["status"], if (400..500).contains(&code) { "dead" } else { "pending" }, "{path}");
+        let retried = !(400..500).contains(&code);
+        assert_eq!(row["status"], if retried { "pending" } else { "dead" }, "{path}");
+        if retried {
+            own_backoff(world.due_in(&row));
+        }
+        let explained = world.get(&format!("/v1/explain/{id}")).await.ok(200).to_string();
+        assert!(
+            !explained.contains("alert(1)") && (code < 100 || explained.contains(&code.to_string())),
+            "{explained}"
+        );
+        ids.push((path, code, id));
+    }
+    assert_eq!(hook.count(), paths.len(), "one request each");
+
+    // The class is a word of a closed set, not the number.
+    let of = |n: usize| json!(n);
+    let stats = world.get(&format!("/v1/stats?account_id={account}&group=class")).await.ok(200);
+    let classes = &stats["total"]["classes"];
+    assert_eq!(classes["4xx"], of(3), "{stats}");
+    assert_eq!(classes["5xx"], of(3 + 4), "{stats}");
+    assert_eq!(classes["protocol"], of(2), "{stats}");
+    let known = ["4xx", "5xx", "other", "protocol"];
+    let all = classes.as_object().expect("an object");
+    assert!(all.keys().all(|class| known.contains(&class.as_str())), "{stats}");
+    assert_eq!(all.values().filter_map(|n| n.as_u64()).sum::<u64>(), paths.len() as u64, "{stats}");
+
+    // Each that is tried again is.
+    world.advance_secs(67).await;
+    for (path, code, id) in ids {
+        let retried = !(400..500).contains(&code);
+        let row = world.until_tried(&id, if retried { 2 } else { 1 }).await;
+        assert_eq!(row["status"], if retried { "pending" } else { "dead" }, "{path}");
     }
     world.always_true(&mut [&mut hook]).await;
 }
@@ -558,5 +590,34 @@ async fn c41_what_is_no_http_is_one_failed_attempt() {
         let dead = world.until(&ids[&format!("/{name}")], "dead").await;
         assert_eq!((&dead["dead_reason"], &dead["attempts"]), (&json!("exhausted"), &json!(2)), "{name}");
     }
+    world.always_true(&mut [&mut hook]).await;
+}
+
+/// Whoever looks must not take a receiver that is down for a queue that is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_behind_an_open_breaker_says_so() {
+    let world = World::new().await;
+    let mut hook = Hook::scripted(vec![answer(500, "", "")]).await;
+    let account = world.account().await;
+    world.endpoint_of(&account, &hook.url("/"), json!({ "in_flight_max": 1 })).await;
+    let mut ids = Vec::new();
+    for n in 0..7 {
+        ids.push(delivery(&world.event(&account, &format!("e{n}"), "1").await));
+    }
+    for id in &ids[..5] {
+        let tried = world.until_tried(id, 1).await;
+        assert!(tried.get("held_by").is_none(), "its own wait is longer than the breaker's: {tried}");
+    }
+    for id in &ids[5..] {
+        let held = world.delivery(id).await;
+        assert_eq!((&held["status"], &held["held_by"]), (&json!("pending"), &json!("breaker")), "{held}");
+        let explained = world.get(&format!("/v1/explain/{id}")).await.ok(200);
+        assert!(text(&explained["sentence"]).contains("seems to be down; the first try is"), "{explained}");
+        assert!(text(&explained["reasons"][0]).contains("5 times in a row"), "{explained}");
+    }
+    assert_eq!(hook.count(), 5, "nothing but probes goes there");
+    world.advance(Millis(1_000)).await;
+    world.until_tried(&ids[5], 1).await;
+    assert_eq!(hook.count(), 6, "one probe");
     world.always_true(&mut [&mut hook]).await;
 }

@@ -7,10 +7,9 @@
 mod support;
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,12 +18,13 @@ use hooklog::clock::SeededChance;
 use hooklog::delivery::{Answer as Heard, Outcome};
 use hooklog::engine::command::body_ref;
 use hooklog::engine::{Command, Engine, Enqueue, Input, ServerPolicy, Ticket};
-use hooklog::log::disk::{Rows, Visit};
 use hooklog::log::mark::MemoryMark;
-use hooklog::log::{self, Body, Change, Disk, Log, Mark, MemoryDisk, Order, Read, Space};
+use hooklog::log::{self, Body, Log, Mark, MemoryDisk};
 use hooklog::secrets::MasterKey;
-use hooklog::views::query::{Filter, SCAN_MAX};
-use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes, Sealed};
+use hooklog::views::Place;
+use hooklog::views::history::{Filter, LOOKUPS_MAX};
+use hooklog::views::query::SCAN_MAX;
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Rollout;
@@ -32,6 +32,7 @@ use hooklog_projections::time::{Millis, Timestamp};
 use hyper::Method;
 use serde_json::{Value, json};
 use support::chance::Draw;
+use support::counting::Counting;
 use support::judge::{Judge, Say};
 use support::server::{Api, Host, Server, copy, eventually, text, written};
 use support::tmpfs::Tmpfs;
@@ -354,80 +355,6 @@ async fn c92_a_store_under_full_load_never_freezes_the_api() {
     scene.host.verify().await;
 }
 
-/// Counts what is looked at.
-#[derive(Clone)]
-struct Counting<R: ?Sized> {
-    rows: Arc<AtomicU64>,
-    below: Arc<R>,
-}
-
-impl<R: Read + ?Sized> Read for Counting<R> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, log::Error> {
-        self.rows.fetch_add(1, Ordering::Relaxed);
-        self.below.get(space, key)
-    }
-
-    fn range(
-        &self,
-        space: Space,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        order: Order,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), log::Error> {
-        self.below.range(space, from, to, order, &mut |key, value| {
-            self.rows.fetch_add(1, Ordering::Relaxed);
-            visit(key, value)
-        })
-    }
-}
-
-impl Disk for Counting<MemoryDisk> {
-    fn write(&self, changes: &[Change]) -> Result<(), log::Error> {
-        self.below.write(changes)
-    }
-
-    fn snapshot(&self) -> Arc<dyn Read> {
-        Arc::new(Counting { rows: self.rows.clone(), below: self.below.snapshot() })
-    }
-
-    fn ensure(&self, space: Space) -> Result<(), log::Error> {
-        self.below.ensure(space)
-    }
-
-    fn drop_named(&self, name: &str) -> Result<(), log::Error> {
-        self.below.drop_named(name)
-    }
-
-    fn spaces(&self) -> Vec<String> {
-        self.below.spaces()
-    }
-
-    fn ingest(&self, space: Space, rows: &mut Rows<'_>) -> Result<(), log::Error> {
-        self.below.ingest(space, rows)
-    }
-
-    fn rotate(&self, space: Space) -> Result<(), log::Error> {
-        self.below.rotate(space)
-    }
-
-    fn settle(&self) -> Result<(), log::Error> {
-        self.below.settle()
-    }
-
-    fn free_bytes(&self) -> Result<u64, log::Error> {
-        self.below.free_bytes()
-    }
-
-    fn used_bytes(&self) -> Result<u64, log::Error> {
-        self.below.used_bytes()
-    }
-
-    fn space_bytes(&self, space: Space) -> u64 {
-        self.below.space_bytes(space)
-    }
-}
-
 const BIG: AccountId = AccountId(1);
 const SMALL: AccountId = AccountId(2);
 /// One event reaches each of them.
@@ -482,21 +409,8 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
         ask(&mut engine, Command::CreateAccount { account, settings, secret }, &mut chance);
     }
     for n in 0..=ENDPOINTS {
-        let settings = EndpointSettings {
-            url: "https://r.customer.net/".into(),
-            event_types: vec!["*".into()],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
-            in_flight_max: 8,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
-        };
+        let settings =
+            EndpointSettings { url: "https://r.customer.net/".into(), ..EndpointSettings::default() };
         let key = endpoint(n);
         ask(
             &mut engine,
@@ -538,7 +452,7 @@ fn many(disk: &Counting<MemoryDisk>) -> Engine {
 
 #[test]
 fn c95_every_list_is_a_short_read_whatever_lies_in_the_store() {
-    let disk = Counting { rows: Arc::default(), below: Arc::new(MemoryDisk::new()) };
+    let disk = Counting::over(Arc::new(MemoryDisk::new()));
     let began = Instant::now();
     let engine = many(&disk);
     println!("c95: made in {:?}", began.elapsed());
@@ -546,28 +460,29 @@ fn c95_every_list_is_a_short_read_whatever_lies_in_the_store() {
     let all = view.counts(Some(BIG)).unwrap();
     assert_eq!((all.enqueued, all.dead), (ENDPOINTS * EVENTS, 3));
     let looked = |what: &str, read: &mut dyn FnMut()| {
-        let (before, began) = (disk.rows.load(Ordering::Relaxed), Instant::now());
+        let (before, began) = (disk.rows(), Instant::now());
         read();
-        let rows = disk.rows.load(Ordering::Relaxed) - before;
+        let rows = disk.rows() - before;
         println!("c95: {what}: {rows} rows, {:?}", began.elapsed());
         rows
     };
-    let page = |filter: &Filter, before| view.history(BIG, filter, before, 50).unwrap();
+    let page = |filter: &Filter, place| view.history(BIG, filter, place, 50).unwrap();
 
-    let first = looked("the first page", &mut || assert_eq!(page(&Filter::default(), None).rows.len(), 50));
+    let first =
+        looked("the first page", &mut || assert_eq!(page(&Filter::default(), Place::First).rows.len(), 50));
     assert!(first <= 100, "{first}");
 
     let dead = Filter { statuses: vec![Status::Dead], ..Filter::default() };
     let rows = looked("three dead at the far end", &mut || {
-        let page = page(&dead, None);
-        assert_eq!((page.rows.len(), page.searched_back_to), (3, None));
+        let page = page(&dead, Place::First);
+        assert_eq!((page.rows.len(), page.searched_to), (3, None));
     });
     assert!(rows <= 10, "{rows}");
 
     for n in [1, ENDPOINTS] {
         let of = Filter { endpoint: Some(endpoint(n).endpoint), ..Filter::default() };
         let rows = looked("one endpoint", &mut || {
-            let page = page(&of, None);
+            let page = page(&of, Place::First);
             assert!(page.rows.iter().all(|(_, row)| row.endpoint == endpoint(n).endpoint));
             assert_eq!(page.rows.len(), 50);
         });
@@ -576,34 +491,45 @@ fn c95_every_list_is_a_short_read_whatever_lies_in_the_store() {
 
     let none = Filter { event_type: Some("refund.*".into()), ..Filter::default() };
     let rows = looked("an event type that nothing has", &mut || {
-        let page = page(&none, None);
+        let page = page(&none, Place::First);
         assert!(page.rows.is_empty());
-        let searched = page.searched_back_to.expect("a partial page says how far it got");
+        let searched = page.searched_to.expect("a partial page says how far it got");
         assert!(searched > START && page.next.is_some());
     });
     assert!(rows <= SCAN_MAX as u64 + 10, "{rows}");
-    // Page by page it comes to the end, each bounded.
-    let (mut before, mut pages) = (None, 0);
-    loop {
-        let mut next = None;
-        let rows = looked("  its next page", &mut || next = page(&none, before).next.map(|(seq, _)| seq));
-        assert!(rows <= SCAN_MAX as u64 + 10, "{rows}");
-        pages += 1;
-        match next {
-            Some(next) => before = Some(next),
-            None => break,
+    // Page by page it comes to the end and back to the beginning, each bounded.
+    let of_one = Filter { endpoint: Some(endpoint(1).endpoint), ..none.clone() };
+    for (filter, rows_max, all) in [(&none, SCAN_MAX, ENDPOINTS * EVENTS), (&of_one, LOOKUPS_MAX, EVENTS)] {
+        let (mut place, mut pages, mut moments) = (Place::First, [0, 0], Vec::new());
+        loop {
+            let mut found = None;
+            let rows = looked("  its next page", &mut || found = Some(page(filter, place)));
+            // Of another table than the deliveries, each row is two.
+            assert!(rows <= SCAN_MAX as u64 + 10 && rows <= 2 * rows_max as u64 + 10, "{rows}");
+            let found = found.expect("a page");
+            assert!(found.rows.is_empty());
+            pages[usize::from(place.leads_back())] += 1;
+            moments.extend(found.searched_to);
+            place = match (place.leads_back(), found.next, found.prev) {
+                (false, Some(next), _) => Place::After(next),
+                (_, _, Some(prev)) => Place::UpTo(prev),
+                (_, _, None) => break,
+            };
         }
+        let turn = pages[0] - 1;
+        assert!(moments[..turn].is_sorted_by(|a, b| a > b) && moments[turn..].is_sorted_by(|a, b| a < b));
+        let most = all / rows_max as u64 + 2;
+        assert!(pages.iter().all(|pages| (2..=most).contains(&(*pages as u64))), "{pages:?} of {most}");
     }
-    assert!(pages as u64 <= ENDPOINTS * EVENTS / SCAN_MAX as u64 + 2, "{pages}");
 
     // Deep in the list a page costs what the first one does, and no delivery stands on two.
-    let (mut before, mut seen, mut most) = (None, HashSet::new(), 0);
+    let (mut place, mut seen, mut most) = (Place::First, HashSet::new(), 0);
     for _ in 0..1_000 {
-        let was = disk.rows.load(Ordering::Relaxed);
-        let page = page(&Filter::default(), before);
-        most = most.max(disk.rows.load(Ordering::Relaxed) - was);
+        let was = disk.rows();
+        let page = page(&Filter::default(), place);
+        most = most.max(disk.rows() - was);
         assert!(page.rows.iter().all(|(key, _)| seen.insert(*key)));
-        before = page.next.map(|(seq, _)| seq);
+        place = Place::After(page.next.expect("more"));
     }
     println!("c95: pages 1 to 1,000: {most} rows at most");
     assert!((seen.len(), most) <= (50_000, 100), "{most}");
@@ -613,13 +539,13 @@ fn c95_every_list_is_a_short_read_whatever_lies_in_the_store() {
         let at = |millis: i64| Some(Timestamp(START.0.saturating_add_signed(millis)));
         let window = Filter { since: at(from), until: at(to), ..Filter::default() };
         let rows = looked("a short while long ago", &mut || {
-            let page = view.history(BIG, &window, None, 200).unwrap();
-            assert_eq!((page.rows.len() as u64, page.searched_back_to), (events * ENDPOINTS, None));
+            let page = view.history(BIG, &window, Place::First, 200).unwrap();
+            assert_eq!((page.rows.len() as u64, page.searched_to), (events * ENDPOINTS, None));
         });
         assert!(rows <= 200, "{rows}");
     }
 
-    let (key, row) = page(&dead, None).rows.remove(0);
+    let (key, row) = page(&dead, Place::First).rows.remove(0);
     let id = view.delivery_id(key, &row);
     let rows = looked("one by its id", &mut || {
         let found = view.delivery_named(id).unwrap().expect("it is there");
@@ -633,7 +559,7 @@ fn c95_every_list_is_a_short_read_whatever_lies_in_the_store() {
     assert!(rows <= 4, "{rows}");
     // The other account's list does not know of all this.
     let rows = looked("a small account", &mut || {
-        assert_eq!(view.history(SMALL, &Filter::default(), None, 50).unwrap().rows.len(), 19);
+        assert_eq!(view.history(SMALL, &Filter::default(), Place::First, 50).unwrap().rows.len(), 19);
     });
     assert!(rows <= 50, "{rows}");
 }

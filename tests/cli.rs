@@ -566,6 +566,57 @@ fn schedules_are_shown_as_tables() {
 }
 
 #[test]
+fn an_endpoint_is_tested_looked_at_and_removed() {
+    let (server, place, hook) = running(200);
+    let url = server.url.as_str();
+    let tested = hooklog(&["endpoints", "test", &place.endpoint, "--wait=60s", "--url", url]).ends(0).out;
+    assert!(tested.contains("accepted, 1 delivery"), "{tested}");
+    assert!(hook.request().contains("hooklog.test"));
+    let again = ["endpoints", "test", &place.endpoint, "--wait=60s", "--json", "--url", url];
+    let tested = hooklog(&again).ends(0).json();
+    let event = tested["id"].as_str().expect("an id");
+    let delivery = tested["deliveries"][0]["id"].as_str().expect("an id");
+    hook.request();
+
+    let events = hooklog(&["events", "list", "--type", "hooklog.*", "--json", "--url", url]).ends(0).json();
+    assert_eq!((events.as_array().map(Vec::len), &events[0]["id"]), (Some(2), &tested["id"]));
+    let none = hooklog(&["events", "list", "--unmatched", "--since", "1h", "--url", url]).ends(0);
+    assert!(none.err.contains("no such event"), "{}", none.err);
+    let table =
+        hooklog(&["events", "list", "--account", &place.account, "--limit", "1", "--url", url]).ends(0);
+    assert!(table.out.contains(event) && table.err.contains("there is more"), "{} {}", table.out, table.err);
+    let types = hooklog(&["events", "types", "--format", "csv", "--url", url]).ends(0).out;
+    assert!(types.lines().nth(1).is_some_and(|line| line.starts_with("hooklog.test,2,")), "{types}");
+    let payload = hooklog(&["events", "payload", event, "--url", url]).ends(0).out;
+    assert!(payload.starts_with(&format!(r#"{{"id":"{event}","type":"hooklog.test""#)), "{payload}");
+
+    let attempts = hooklog(&["attempts", "list", delivery, "--json", "--url", url]).ends(0).json();
+    let attempt = attempts[0]["id"].as_str().expect("an id");
+    assert!(hooklog(&["attempts", "list", delivery, "--url", url]).ends(0).out.contains(attempt));
+    let shown = hooklog(&["attempts", "get", attempt, "--url", url]).ends(0).out;
+    assert!(shown.contains("delivered") && shown.contains(delivery), "{shown}");
+    let request = hooklog(&["attempts", "request", attempt, "--json", "--url", url]).ends(0).json();
+    assert_eq!((&request["method"], &request["headers"]["webhook-id"]), (&"POST".into(), &event.into()));
+    let response = hooklog(&["attempts", "response", attempt, "--json", "--url", url]).ends(0).json();
+    assert_eq!(response["status_code"], 200);
+    hooklog(&["attempts", "get", "att_none", "--url", url]).ends(3);
+    hooklog(&["explain", attempt, "--url", url]).ends(0);
+
+    // Nobody is at the terminal: it is not removed unless that was said beforehand.
+    let asked = hooklog(&["endpoints", "remove", &place.endpoint, "--url", url]).ends(2).err;
+    assert!(asked.contains("give --yes"), "{asked}");
+    hooklog(&["endpoints", "pause", &place.endpoint, "--url", url]).ends(0);
+    let refused = hooklog(&["endpoints", "test", &place.endpoint, "--url", url]).ends(5).err;
+    assert!(refused.contains("paused since"), "{refused}");
+    let remove = ["endpoints", "remove", &place.endpoint, "--yes", "--reason", "moved", "--url", url];
+    assert!(hooklog(&remove).ends(0).out.contains("removed"));
+    assert!(!hooklog(&["endpoints", "list", "--url", url]).ends(0).out.contains(&place.endpoint));
+    let gone = hooklog(&["endpoints", "test", &place.endpoint, "--url", url]).ends(1).err;
+    assert!(gone.contains("was removed"), "{gone}");
+    server.stop();
+}
+
+#[test]
 fn help_is_as_documented() {
     let commands = [
         "",
@@ -575,6 +626,11 @@ fn help_is_as_documented() {
         "accounts create",
         "endpoints",
         "endpoints create",
+        "endpoints test",
+        "endpoints remove",
+        "events",
+        "events list",
+        "attempts",
         "list",
         "explain",
         "tail",

@@ -9,6 +9,10 @@ mod server;
 use std::path::Path;
 use std::process::Stdio;
 
+use hooklog::log::{Change, codec};
+use hooklog::views::settled::{SETTLED_SPACE, SettledRow, settled_mark};
+use hooklog_projections::ids::Seq;
+use hooklog_projections::tables::FOLDS_VERSION;
 use receiver::{Receiver, answer};
 use serde_json::{Value, json};
 use server::{Ended, Host, START_MAX, text};
@@ -162,6 +166,37 @@ async fn completions_and_manual_pages_are_made_of_the_command_line_itself() {
     assert!(page("hooklog-signature-verify.1").contains("account"));
     for name in ["hooklog-send.1", "hooklog-explain.1", "hooklog-store-verify.1"] {
         assert!(page(name).starts_with(".ie"), "{name}");
+    }
+}
+
+/// As a store is after an upgrade, or after going back to an older program.
+#[tokio::test(flavor = "multi_thread")]
+async fn views_of_another_version_are_called_that_and_not_damaged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = Host::new(folder.path());
+    let server = host.start().await;
+    server.api.account().await;
+    server.stop().await;
+    for other in [FOLDS_VERSION - 1, FOLDS_VERSION + 1] {
+        let (disk, _) = hooklog::log::open_folder(&host.store, Default::default()).expect("a stopped store");
+        let mark = settled_mark(Seq(1));
+        let row = disk.get(SETTLED_SPACE, &mark.key).expect("it can be read").expect("it is there");
+        let row: SettledRow = codec::decode(&row).expect("a row");
+        let row = SettledRow { folds: other, ..row };
+        disk.write(&[Change { value: Some(codec::encode(&row).into()), ..mark }]).expect("written");
+        drop(disk);
+        for _ in 0..2 {
+            let verified = host.on_store(&["store", "verify"]).await;
+            assert_eq!(verified.code, Some(1), "{verified:?}");
+            for part in ["another version of Hooklog", &format!("folds {other},"), "`hooklog store rebuild`"]
+            {
+                assert!(verified.err.contains(part), "{part} in {verified:?}");
+            }
+            assert!(!(verified.err + &verified.out).contains("damage"));
+        }
+        let rebuilt = host.on_store(&["store", "rebuild"]).await;
+        assert_eq!(rebuilt.code, Some(0), "{rebuilt:?}");
+        host.verify().await;
     }
 }
 

@@ -9,6 +9,7 @@ use hooklog::ids::IdCodec;
 use hooklog::log::batch::Record;
 use hooklog::log::chain::Chain;
 use hooklog::secrets::MasterKey;
+use hooklog::views::Place;
 use hooklog_projections::fact::{Actor, Entry, Fact};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, Seq, StoreId};
 use hooklog_projections::time::Timestamp;
@@ -67,7 +68,7 @@ fn right(name: &str) -> Vec<Vec<u8>> {
         }
         "cursor" => {
             let cursors = Cursors::new(&MasterKey::from_bytes(zeroize::Zeroizing::new([5; 32])));
-            vec![[&b"a"[..], cursors.write("list 97", 42).as_bytes()].concat()]
+            vec![[&b"a"[..], cursors.write("list 97", Place::After(42)).as_bytes()].concat()]
         }
         other => panic!("no inputs for {other}"),
     }

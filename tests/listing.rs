@@ -2,8 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
+use hooklog::clock::{Chance, SeededChance};
 use hooklog::engine::Command;
-use hooklog::views::query::Filter;
+use hooklog::views::Place;
+use hooklog::views::history::{At, Filter, History};
 use hooklog_projections::ids::{AccountId, DeliveryKey, Seq};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Rollout;
@@ -12,19 +16,48 @@ use support::stage::Stage;
 
 const ACCOUNT: AccountId = AccountId(1);
 
-/// All pages of a list.
-fn pages(stage: &Stage, filter: &Filter, limit: usize) -> Vec<Seq> {
+fn page(stage: &Stage, filter: &Filter, place: Place<At>, limit: usize) -> History {
     let view = stage.engine.as_ref().expect("it runs").published().view();
-    let (mut found, mut before) = (Vec::new(), None);
-    loop {
-        let page = view.history(ACCOUNT, filter, before, limit).expect("a page");
-        assert!(page.rows.len() <= limit);
-        found.extend(page.rows.iter().map(|(key, _)| key.seq));
-        match page.next {
-            Some((next, _)) => before = Some(next),
-            None => return found,
-        }
+    let page = view.history(ACCOUNT, filter, place, limit).expect("a page");
+    assert!(page.rows.len() <= limit && page.searched_to.is_none());
+    page
+}
+
+fn seqs(page: &History) -> Vec<Seq> {
+    page.rows.iter().map(|(key, _)| key.seq).collect()
+}
+
+/// All pages of a list, from the newest to the oldest and back again; `between` is done before each but the first.
+fn there_and_back(
+    stage: &mut Stage,
+    filter: &Filter,
+    limit: usize,
+    mut between: impl FnMut(&mut Stage),
+) -> [Vec<Seq>; 2] {
+    let mut last = page(stage, filter, Place::First, limit);
+    assert_eq!(last.prev, None, "nothing is before the first page");
+    let mut there = seqs(&last);
+    while let Some(next) = last.next {
+        between(stage);
+        last = page(stage, filter, Place::After(next), limit);
+        assert_eq!(last.prev, Some(next));
+        there.extend(seqs(&last));
     }
+    let mut back = seqs(&last);
+    while let Some(prev) = last.prev {
+        between(stage);
+        last = page(stage, filter, Place::UpTo(prev), limit);
+        assert_eq!(last.next, Some(prev));
+        back.splice(0..0, seqs(&last));
+    }
+    [there, back]
+}
+
+/// All pages of a list: the same rows there and back.
+fn pages(stage: &mut Stage, filter: &Filter, limit: usize) -> Vec<Seq> {
+    let [there, back] = there_and_back(stage, filter, limit, |_| ());
+    assert_eq!(there, back, "{filter:?}, {limit} a page");
+    there
 }
 
 #[test]
@@ -42,14 +75,14 @@ fn every_filter_finds_what_a_look_at_every_delivery_finds() {
         stage.enqueue_many((0..2).map(|n| format!("c{round}-{n}")), "c.three");
         stage.run_for(Millis(1_000));
     }
-    let cancelled = pages(&stage, &Filter { statuses: vec![Status::Pending], ..Filter::default() }, 100);
+    let cancelled = pages(&mut stage, &Filter { statuses: vec![Status::Pending], ..Filter::default() }, 100);
     for seq in cancelled.into_iter().step_by(4) {
         let delivery = DeliveryKey { account: ACCOUNT, seq };
         stage.ask(Command::Cancel { delivery, reason: "enough".into() }).expect("it waits");
     }
     stage.latency = Millis(60_000);
     stage.enqueue_many((0..5).map(|n| format!("out-{n}")), "a.out");
-    let everything = pages(&stage, &Filter::default(), 1_000);
+    let everything = pages(&mut stage, &Filter::default(), 1_000);
     assert_eq!(everything.len(), 85);
     let mut seen = [0; 5];
     for endpoint in [None, Some(good.endpoint), Some(paused.endpoint)] {
@@ -67,7 +100,7 @@ fn every_filter_finds_what_a_look_at_every_delivery_finds() {
                 })
                 .collect();
             for limit in [1, 7, 1_000] {
-                assert_eq!(pages(&stage, &filter, limit), wanted, "{filter:?}, {limit} a page");
+                assert_eq!(pages(&mut stage, &filter, limit), wanted, "{filter:?}, {limit} a page");
             }
             if let ([status], None) = (&filter.statuses[..], endpoint) {
                 seen[Status::ALL.iter().position(|s| s == status).expect("one of them")] = wanted.len();
@@ -75,4 +108,68 @@ fn every_filter_finds_what_a_look_at_every_delivery_finds() {
         }
     }
     assert!(seen.iter().all(|count| *count > 0), "every status was there: {seen:?}");
+}
+
+/// Each row that is there all the time is seen once on the way there and once on the way back, whatever comes and
+/// changes meanwhile.
+#[test]
+fn pages_hold_still_while_events_arrive_and_end() {
+    for seed in 1..=2 {
+        let mut stage = Stage::new();
+        stage.account(None, Rollout::On);
+        let good = stage.endpoint_with("good", "a.*", &["200"], |_| ());
+        let paused = stage.endpoint_with("paused", "b.*", &["200"], |_| ());
+        stage.endpoint_with("bad", "*", &["400"], |_| ());
+        stage.ask(Command::PauseEndpoint { key: paused, reason: "they move".into() }).expect("it runs");
+        for round in 0..3 {
+            stage.enqueue_many((0..9).map(|n| format!("a{round}-{n}")), "a.one");
+            stage.enqueue_many((0..9).map(|n| format!("b{round}-{n}")), "b.two");
+            stage.run_for(Millis(1_000));
+        }
+        let of = |statuses: &[Status], endpoint, event_type: Option<&str>| Filter {
+            statuses: statuses.to_vec(),
+            endpoint,
+            event_type: event_type.map(str::to_owned),
+            ..Filter::default()
+        };
+        let mut chance = SeededChance::new(seed);
+        let mut arrived = 0;
+        for filter in [
+            of(&[], None, None),
+            of(&[Status::Pending], None, None),
+            of(&[Status::Pending, Status::InFlight], Some(paused.endpoint), None),
+            of(&[Status::Dead], None, None),
+            of(&[Status::Delivered], Some(good.endpoint), None),
+            of(&[Status::Dead, Status::Delivered], None, Some("a.*")),
+            of(&[], Some(good.endpoint), Some("a.one")),
+        ] {
+            for limit in [5, 50] {
+                let before = pages(&mut stage, &filter, 1_000);
+                let mut gone = BTreeSet::new();
+                let walks = there_and_back(&mut stage, &filter, limit, |stage| {
+                    arrived += 1;
+                    match chance.draw() % 3 {
+                        0 => stage.enqueue_many([format!("new-a{arrived}")], "a.one"),
+                        1 => stage.enqueue_many([format!("new-b{arrived}")], "b.two"),
+                        _ => {
+                            let seq = before[(chance.draw() % before.len() as u64) as usize];
+                            let delivery = DeliveryKey { account: ACCOUNT, seq };
+                            if stage.ask(Command::Cancel { delivery, reason: "enough".into() }).is_ok() {
+                                gone.insert(seq);
+                            }
+                        }
+                    }
+                    stage.run_for(Millis(20));
+                });
+                for seen in walks {
+                    assert!(seen.is_sorted_by(|a, b| a > b), "seed {seed}, {filter:?}, {limit}: {seen:?}");
+                    let there = |seq: &&Seq| before.contains(seq) && !gone.contains(seq);
+                    let seen: Vec<_> = seen.iter().filter(there).collect();
+                    let wanted: Vec<_> = before.iter().filter(there).collect();
+                    assert_eq!(seen, wanted, "seed {seed}, {filter:?}, {limit} a page");
+                }
+            }
+        }
+        assert!(arrived > 100, "{arrived}");
+    }
 }

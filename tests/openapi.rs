@@ -7,6 +7,8 @@
 mod described;
 #[path = "support/keyed.rs"]
 mod keyed;
+#[path = "support/receiver.rs"]
+mod receiver;
 
 use std::collections::BTreeSet;
 
@@ -14,6 +16,7 @@ use described::{members, misfits, resolved};
 use hooklog::api::openapi::document;
 use hooklog::api::routes;
 use keyed::{Reply, World, text};
+use receiver::{Receiver, answer};
 use serde_json::{Value, json};
 
 const FILE: &str = "docs/openapi.json";
@@ -161,6 +164,9 @@ async fn every_answer_is_as_described() {
     walk.ask("GET /v1/endpoints", &[], &in_account, none()).await;
     walk.ask("GET /v1/endpoints/{id}", &[e], "", none()).await;
     walk.ask("PATCH /v1/endpoints/{id}", &[e], "", json!({ "url": "https://b.customer.example.com/" })).await;
+    let headers = json!({ "webhook-id": "evt_1", "webhook-timestamp": "1", "webhook-signature": ["v1,x"] });
+    let captured = json!({ "headers": headers, "body": "{}", "endpoint_id": e });
+    walk.ask("POST /v1/verify", &[], "", captured).await;
     walk.ask("POST /v1/endpoints/{id}/pause", &[e], "", json!({ "reason": "r" })).await;
     walk.ask("POST /v1/endpoints/{id}/resume", &[e], "", none()).await;
     let own = json!({ "ledger_secret": "0123456789abcdef" });
@@ -179,6 +185,9 @@ async fn every_answer_is_as_described() {
         json!({ "events": [new("no.one"), new("no one"), { "account_id": a, "type": "x", "data": 1 }] });
     walk.ask("POST /v1/events/batch", &[], "", batch).await;
     walk.ask("POST /v1/events/raw", &[], &format!("{in_account}&type=no.one"), json!("text")).await;
+    walk.ask("GET /v1/events", &[], &format!("{in_account}&include=payload"), none()).await;
+    walk.ask("GET /v1/events", &[], &format!("{in_account}&status=unmatched"), none()).await;
+    walk.ask("GET /v1/event-types", &[], &in_account, none()).await;
     walk.ask("GET /v1/events/{id}", &[event], &in_account, none()).await;
     walk.ask("GET /v1/events/{id}/payload", &[event], "", none()).await;
     walk.ask("GET /v1/deliveries", &[], &format!("{in_account}&include=payload,last_error"), none()).await;
@@ -240,13 +249,36 @@ async fn every_answer_is_as_described() {
     walk.ask("POST /v1/leases/{lease}/fail", &[&lease], "", json!({ "error": "", "permanent": true })).await;
     walk.ask("POST /events/{id}/replay", &["job-3"], "", none()).await;
 
+    let receiver = Receiver::scripted(vec![answer(400, "server: x\r\n", "no")]).await;
+    let to = json!({ "account_id": a, "url": receiver.url("/"), "event_types": ["tried.once"] });
+    let here = text(&walk.ask("POST /v1/endpoints", &[], "", to).await["id"]);
+    walk.ask("POST /v1/endpoints/{id}/test", &[&here], "", none()).await;
+    let sent = walk
+        .ask("POST /v1/events", &[], "", json!({ "account_id": a, "type": "tried.once", "data": 1 }))
+        .await;
+    let tried = text(&sent["deliveries"][0]["id"]);
+    let attempt = loop {
+        let attempts = walk.ask("GET /v1/deliveries/{id}/attempts", &[&tried], "", none()).await;
+        if attempts["data"][0]["status"] == "failed" {
+            break text(&attempts["data"][0]["id"]);
+        }
+        tokio::task::yield_now().await;
+    };
+    for route in ["GET /v1/attempts/{id}", "GET /v1/attempts/{id}/request", "GET /v1/attempts/{id}/response"]
+    {
+        walk.ask(route, &[&attempt], "", none()).await;
+    }
+    walk.ask("GET /v1/explain/{id}", &[&attempt], "", none()).await;
+    walk.ask("GET /v1/events/{id}/timeline", &[&text(&sent["id"])], "", none()).await;
+
     let key = json!({ "role": "account", "account_id": a, "label": "theirs" });
     let key = text(&walk.ask("POST /v1/keys", &[], "", key).await["id"]);
     walk.ask("GET /v1/keys", &[], "", none()).await;
     walk.ask("GET /v1/keys/{id}", &[&key], "", none()).await;
     walk.ask("POST /v1/keys/{id}/rotate", &[&key], "", json!({})).await;
     walk.ask("DELETE /v1/keys/{id}", &[&key], "", none()).await;
-    let link = json!({ "account_id": a, "role": "account" });
+    let link =
+        json!({ "account_id": a, "role": "account", "return_url": "https://app.customer.example.com/" });
     let link = walk.ask("POST /v1/portal-sessions", &[], "", link).await;
     let secret = text(&link["url"]).split_once('#').expect("a fragment").1.to_owned();
     let reply = walk.world.exchange(&secret, &[]).await;

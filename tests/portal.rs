@@ -212,6 +212,54 @@ async fn the_public_address_is_the_origin() {
     }
 }
 
+/// Where the pages lead back to: nothing that runs, and no other site without TLS.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_lead_back_where_the_link_said() {
+    let url = "http://webhooks.acme.example:8080/hooks/".parse().expect("a URL");
+    let world = World::with(ApiOptions { public_url: Some(url), ..ApiOptions::default() }).await;
+    let account = world.account("A").await;
+    let make = async |url: &str| {
+        let wanted = json!({ "account_id": account, "return_url": url });
+        world.locally("POST", "/v1/portal-sessions", wanted).await
+    };
+    let long = |chars: usize| format!("https://app.acme.example/{}", "x".repeat(chars - 25));
+    for url in [
+        "https://app.acme.example/settings?tab=webhooks#top",
+        "http://webhooks.acme.example:8080/other",
+        &long(2_000),
+    ] {
+        let made = make(url).await.ok(201);
+        let link = text(&made["url"]).split_once("/portal#").expect("a fragment").1.to_owned();
+        let opened = world.exchange(&link, &[("origin", "http://webhooks.acme.example:8080")]).await;
+        assert_eq!(opened.ok(201)["return_url"], url);
+        let cookie = opened.headers["set-cookie"].to_str().expect("ASCII").split_once(';').expect("rules").0;
+        let session = Session { cookie: cookie.to_owned(), csrf: String::new() };
+        assert_eq!(
+            world.browse(&session, "GET", "/portal/session", &[], "").await.ok(200)["return_url"],
+            url
+        );
+    }
+    for url in [
+        "http://app.acme.example/",
+        "http://webhooks.acme.example/",
+        "https://user@app.acme.example/",
+        "https://user:word@app.acme.example/",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//app.acme.example/",
+        "/settings",
+        "https://",
+        "",
+        &long(2_001),
+    ] {
+        let refused = make(url).await;
+        assert_eq!(refused.ok(422)["errors"][0]["pointer"], "/return_url", "{url}");
+    }
+    let without = world.session(&account, "account").await;
+    let told = world.browse(&without, "GET", "/portal/session", &[], "").await.ok(200);
+    assert_eq!(told.get("return_url"), None);
+}
+
 /// Support sees no secrets, so it cannot make itself a link that does.
 #[tokio::test(flavor = "multi_thread")]
 async fn support_makes_links_that_look_only() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hooklog::log::Disk;
 use hooklog::log::mark::MemoryMark;
 use hooklog::log::memory::MemoryDisk;
-use hooklog::views::check;
+use hooklog::views::{Place, check};
 use hooklog_projections::ids::DeliveryKey;
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::Rollout;
@@ -49,7 +49,7 @@ fn settle(stage: &mut Stage, n: usize) {
     let view = engine.published().view();
     let counts = view.counts(None).unwrap();
     assert_eq!((counts.pending, counts.in_flight), (0, 0), "after batch {n}: {counts:?}");
-    let page = view.history(account(), &Default::default(), None, 100).unwrap();
+    let page = view.history(account(), &Default::default(), Place::First, 100).unwrap();
     for (DeliveryKey { seq, .. }, row) in page.rows {
         assert!(
             matches!(row.state, State::Delivered { .. } | State::Dead { .. }),

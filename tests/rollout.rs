@@ -7,10 +7,10 @@
 mod support;
 
 use hooklog::engine::Command;
-use hooklog::notify::message;
+use hooklog::notify::message::{About, Links, Message};
 use hooklog_projections::fact::AccountSettings;
-use hooklog_projections::ids::{DeliveryId, DeliveryKey};
-use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::ids::{DeliveryKey, Seq};
+use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::{Jitter, Rollout, Schedule};
 use hooklog_projections::time::Millis;
 use support::stage::{Stage, account};
@@ -21,22 +21,30 @@ fn shortened() -> Schedule {
     Schedule::Custom { waits, jitter: Jitter { minus_percent: 10, plus_percent: 10 } }
 }
 
-/// What the owner of what is owed now would be told.
-fn messages(stage: &Stage) -> Vec<message::Message> {
+/// What the owners of what is owed now would be told.
+fn messages(stage: &Stage) -> Vec<Message> {
     let view = stage.engine.as_ref().unwrap().published().view();
-    let owed = view.owed(100).unwrap();
-    let Some(first) = owed.first() else { return Vec::new() };
-    let (key, owner) = (first.endpoint, view.account(first.endpoint.account).unwrap().unwrap());
-    let endpoint = view.endpoint(key).unwrap().unwrap();
-    let rows: Vec<(DeliveryId, Delivery)> = owed
-        .iter()
-        .map(|owed| {
-            let delivery = DeliveryKey { account: key.account, seq: owed.delivery };
+    let owed = view.owed(None, 100).unwrap();
+    let told = owed.into_iter().map(|(key, owing)| {
+        let rows = owing.news.named.iter().map(|seq| {
+            let delivery = DeliveryKey { account: key.account, seq: *seq };
             let row = view.delivery(delivery).unwrap().unwrap();
             (view.delivery_id(delivery, &row), row)
+        });
+        Message::about(&About {
+            key,
+            began: Seq(1),
+            account: &view.account(key.account).unwrap().unwrap(),
+            endpoint: &view.endpoint(key).unwrap().unwrap(),
+            news: &owing.news,
+            named: &rows.collect::<Vec<_>>(),
+            disabled: None,
+            waiting: 0,
+            links: &Links::default(),
+            now: stage.now,
         })
-        .collect();
-    vec![message::dead(key, &owner, &endpoint, &rows)]
+    });
+    told.collect()
 }
 
 #[test]

@@ -7,12 +7,13 @@ mod keyed;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
 use hooklog::api::access::OperatorToken;
 use hooklog::api::serve::{Connections, Listeners, serve};
 use hooklog::api::{ApiOptions, ApiState, Quotas};
 use hooklog_projections::time::Millis;
-use keyed::{LONG, World};
+use keyed::{LONG, Reply, World};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -170,14 +171,31 @@ async fn an_account_asks_for_so_much_in_a_while_and_no_more() {
         let event = json!({ "account_id": account, "type": "a.b", "data": 1 });
         world.locally("POST", "/v1/events", event).await
     };
-    assert_eq!((send(&account).await.status, send(&account).await.status), (202, 202));
+    let field = |reply: &Reply, name: &str| {
+        reply.headers.get(name).map(|value| value.to_str().expect("ASCII").to_owned()).unwrap_or_default()
+    };
+    // `held` was the first of the minute.
+    for left in [1, 0] {
+        let taken = send(&account).await;
+        assert_eq!(taken.status, 202);
+        assert_eq!(field(&taken, "ratelimit-policy"), r#""events";q=3;w=60"#);
+        assert_eq!(field(&taken, "ratelimit"), format!(r#""events";r={left};t=60"#));
+        assert_eq!(retry_after(&taken.headers), None);
+    }
     let refused = send(&account).await;
     assert_eq!((refused.status, refused.code().as_str()), (429, "too-many-requests"));
+    assert_eq!(refused.json()["violated-policies"], json!(["events"]));
+    assert_eq!(field(&refused, "ratelimit"), r#""events";r=0;t=60"#);
+    assert_eq!(field(&refused, "ratelimit-policy"), r#""events";q=3;w=60"#);
+    let unlimited = world.locally("GET", "/v1/accounts", Value::Null).await;
+    assert_eq!((field(&unlimited, "ratelimit"), field(&unlimited, "ratelimit-policy")), Default::default());
     assert_eq!(retry_after(&refused.headers), Some(60));
     let three = json!({ "events": [
         { "account_id": other, "type": "a.b", "data": 1 }, { "account_id": account, "type": "a.b", "data": 1 },
     ]});
-    let batch = world.locally("POST", "/v1/events/batch", three).await.ok(202);
+    let batch = world.locally("POST", "/v1/events/batch", three).await;
+    assert_eq!(field(&batch, "ratelimit"), r#""events";r=0;t=60"#, "the fullest is told");
+    let batch = batch.ok(202);
     assert_eq!((&batch["results"][0]["status"], &batch["results"][1]["status"]), (&json!(202), &json!(429)));
     world.clock.advance(Millis::from_secs(60));
     assert_eq!(send(&account).await.status, 202);
@@ -191,6 +209,72 @@ async fn an_account_asks_for_so_much_in_a_while_and_no_more() {
     assert_eq!(world.locally("POST", &path, Value::Null).await.status, 409, "an operator is not held to it");
     world.clock.advance(Millis::from_secs(3_600));
     assert_eq!(world.ask("POST", &path, Some(&key), "").await.status, 409);
+
+    // A bulk replay counts as any other; its plan begins nothing.
+    let bulk = |dry_run: bool| json!({ "account_id": account, "filter": { "status": "dead" }, "reason": "again", "dry_run": dry_run });
+    let begin =
+        async |dry_run| world.ask("POST", "/v1/replays", Some(&key), &bulk(dry_run).to_string()).await.status;
+    assert_eq!([begin(true).await, begin(false).await, begin(true).await], [200, 202, 200]);
+    assert_eq!([begin(false).await, begin(true).await], [429, 200], "with the one before it was the second");
+    assert_eq!(world.locally("POST", "/v1/replays", bulk(false)).await.status, 202);
+}
+
+/// Rule A27: what is no event is small. Every route that reads a body says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_event_has_32_kib_at_most() {
+    const MOST: usize = 32 * 1024;
+    let world = World::new().await;
+    let account = world.account("A").await;
+    let [endpoint, event, delivery] = world.held(&account).await;
+    let queue = json!({ "account_id": account, "queue": "jobs", "event_types": ["no.job"] });
+    world.locally("POST", "/v1/endpoints", queue).await.ok(201);
+    let ids = [
+        ("accounts", account.as_str()),
+        ("endpoints", &endpoint),
+        ("events", &event),
+        ("deliveries", &delivery),
+        ("leases", "lease_00000000000000000000000001"),
+        ("queues", "jobs"),
+        ("keys", "ak_00000000000000000000000001"),
+    ];
+    let takes_events = ["/v1/events", "/v1/events/batch", "/v1/events/raw", "/internal/webhooks/dispatch"];
+    let mut tried = 0;
+    for (method, path) in hooklog::api::routes() {
+        let reads = matches!(method.as_str(), "POST" | "PATCH")
+            && !takes_events.contains(&path)
+            && path != "/v1/queues/{name}/jobs"
+            // Holds an event that somebody captured.
+            && path != "/v1/verify"
+            // These take none, and read none.
+            && !path.starts_with("/v1/store/");
+        if !reads {
+            continue;
+        }
+        let (noun, rest) = path.trim_start_matches("/v1/").split_once("/{").unwrap_or((path, ""));
+        let id = ids.iter().find(|(known, _)| noun.ends_with(known)).map_or("", |(_, id)| id);
+        let filled = match rest.split_once('}') {
+            Some((_, rest)) => format!("{}{id}{rest}", &path[..path.find('{').expect("a brace")]),
+            None => path.to_owned(),
+        };
+        for key in [false, true] {
+            let send = async |bytes: usize| {
+                let mut request = Request::builder()
+                    .method(method.clone())
+                    .uri(&filled)
+                    .header("content-type", "application/json");
+                if key {
+                    request = request.header("idempotency-key", format!("{path} {bytes}"));
+                }
+                let body = Body::from(format!("{{{}}}", " ".repeat(bytes - 2)));
+                World::send(&world.local, request.body(body).expect("a request")).await
+            };
+            let large = send(MOST + 1).await;
+            assert_eq!((large.status, large.code().as_str()), (413, "too-large"), "{method} {filled}");
+            assert_ne!(send(MOST).await.status, 413, "{method} {filled}");
+        }
+        tried += 1;
+    }
+    assert!(tried >= 25, "{tried}");
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u64> {

@@ -24,7 +24,7 @@ use hooklog::log::{self, Body, Disk, Log, Mark};
 use hooklog::secrets::MasterKey;
 use hooklog::views::check;
 use hooklog::views::rebuild;
-use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Fact, Schemes, Sealed};
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Fact, Sealed};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, Rollout};
@@ -165,17 +165,11 @@ impl World {
             let settings = EndpointSettings {
                 url: url.into(),
                 event_types: vec![if n == 1 { "*".into() } else { format!("t{n}.*").into() }],
-                description: "".into(),
-                schedule: None,
-                response_policy: None,
-                timeout: Millis(10_000),
                 in_flight_max: 3,
-                schemes: Schemes { standard: true, ledger: true },
-                headers: Vec::new(),
                 rate_per_second: (n == 4).then_some(20),
                 disable_after: (n == 3).then_some(Millis(48 * HOUR)),
-                body_form: Default::default(),
                 queue: is_queue.then(|| "jobs".into()),
+                ..EndpointSettings::default()
             };
             let command =
                 Command::CreateEndpoint { key: endpoint_key(n), settings, signing: Vec::new(), secret: None };

@@ -41,7 +41,10 @@ impl Subscriber {
     }
 
     async fn open(server: &Server, query: &str, last: Option<&str>) -> Subscriber {
-        let response = Subscriber::ask(server, query, last).await;
+        Subscriber::begin(Subscriber::ask(server, query, last).await).await
+    }
+
+    async fn begin(response: reqwest::Response) -> Subscriber {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut subscriber = Subscriber { response, text: String::new(), last: None };
@@ -202,6 +205,49 @@ async fn a_reader_comes_back_where_it_was_and_a_stop_says_goodbye() {
     let mut after = Subscriber::open(&server, "", Some(&last)).await;
     server.api.event(&account, "last", "{}").await.expect("an answer");
     assert_eq!(after.fact().await["fact"], "Accepted");
+}
+
+/// A key, and an account's key, that are revoked while they read: the stream says so and ends, and another one goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Host::new(folder.path()).start().await;
+    let (account, _) = server.api.account().await;
+    let mut streams = Vec::new();
+    for members in [
+        json!({ "role": "support" }),
+        json!({ "role": "account_read", "account_id": account }),
+        json!({ "role": "operator" }),
+    ] {
+        let key = server.api.post("/v1/keys", members).await;
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let request = client.get(format!("http://{}/v1/stream", server.address));
+        let answer = request.bearer_auth(text(&key["key"])).send();
+        let response = tokio::time::timeout(LONG, answer).await.expect("in time").expect("an answer");
+        streams.push((text(&key["id"]), Subscriber::begin(response).await));
+    }
+    server.api.event(&account, "before", "{}").await.expect("an answer");
+    for (_, stream) in &mut streams {
+        while stream.fact().await["fact"] != "Accepted" {}
+    }
+    for (id, _) in &streams[..2] {
+        let revoked = server.api.call(hyper::Method::DELETE, &format!("/v1/keys/{id}"), None).await;
+        assert_eq!(revoked.expect("an answer").status, 200);
+    }
+    server.api.event(&account, "after", "{}").await.expect("an answer");
+    for (id, stream) in &mut streams[..2] {
+        let last = loop {
+            let message = stream.next().await.expect("a last word");
+            if message.kind == "revoked" {
+                break message;
+            }
+            assert_ne!(message.data["event_id"], "after", "{id}");
+        };
+        assert_eq!(last.data["detail"], "the key holds no more");
+        assert!(stream.next().await.is_none(), "after that it ends");
+    }
+    while streams[2].1.fact().await["event_id"] != "after" {}
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("views", &["log", "ids"]),
     ("engine", &["views", "log", "scheduler", "delivery", "clock", "ids", "secrets"]),
     ("explain", &["scheduler"]),
-    ("notify", &["engine", "views", "delivery", "clock", "log"]),
+    ("notify", &["engine", "views", "delivery", "clock", "log", "explain"]),
     ("outbox", &["clock"]),
     ("replays", &["engine", "views", "clock", "log"]),
     ("api", &["engine", "views", "delivery", "clock", "ids", "secrets", "explain", "scheduler", "log"]),

@@ -96,6 +96,8 @@ pub struct PortalLink {
     pub created_at: Timestamp,
     /// Of no use from then on.
     pub expires_at: Timestamp,
+    /// Where the pages lead back to.
+    pub return_url: Option<Text>,
 }
 
 impl Table for ApiKeys {
@@ -137,16 +139,18 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             Some(row) => tables.put::<ApiKeys>(key, &ApiKey { revoked_at: Some(entry.at), ..row }),
             None => Ok(()),
         },
-        Fact::PortalLinkCreated { link, account, role, hash, expires_at } => tables.put::<PortalLinks>(
-            link,
-            &PortalLink {
-                account: *account,
-                role: *role,
-                hash: *hash,
-                created_at: entry.at,
-                expires_at: *expires_at,
-            },
-        ),
+        Fact::PortalLinkCreated { link, account, role, hash, expires_at, return_url } => tables
+            .put::<PortalLinks>(
+                link,
+                &PortalLink {
+                    account: *account,
+                    role: *role,
+                    hash: *hash,
+                    created_at: entry.at,
+                    expires_at: *expires_at,
+                    return_url: return_url.clone(),
+                },
+            ),
         Fact::PortalLinkUsed { link, .. } => tables.delete::<PortalLinks>(link),
         _ => Ok(()),
     }

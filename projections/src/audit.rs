@@ -79,6 +79,8 @@ pub fn scope(fact: &Fact) -> Option<Option<AccountId>> {
         | Fact::BulkReplayEnded { .. }
         | Fact::RequestTaken { .. }
         | Fact::RequestEnded { .. }
+        | Fact::TellingBegan { .. }
+        | Fact::EndpointKeptFailing { .. }
         | Fact::OwnerTold { .. } => None,
     }
 }

@@ -32,7 +32,7 @@ pub enum Change {
     Settings(u32),
     /// Paused, disabled, resumed or removed.
     Hold,
-    /// The owner was told of dead deliveries.
+    /// A message to the owner was begun, or ended.
     Told,
 }
 
@@ -58,7 +58,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         | Fact::EndpointDisabled { key, .. }
         | Fact::EndpointRemoved { key, .. }
         | Fact::EndpointResumed { key } => (of(key), Change::Hold),
-        Fact::OwnerTold { key, .. } => (of(key), Change::Told),
+        Fact::TellingBegan { key } | Fact::OwnerTold { key, .. } => (of(key), Change::Told),
         _ => return Ok(()),
     };
     tables.put::<Changes>(&ChangeKey { account, endpoint, seq: entry.seq }, &change)

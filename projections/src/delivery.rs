@@ -1,5 +1,5 @@
 //! The deliveries as they are now, newest first per account, and the lists cut from them: due, in flight,
-//! dead (one by one and in groups), owed to an owner, and by endpoint.
+//! dead (one by one and in groups), and by endpoint.
 //!
 //! The rows of [`Deliveries`] are the per-account history: one key serves both, since a delivery is named by
 //! its position. Never knows a clock: what is due is listed by its due time, whatever the time is.
@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::FoldError::{self, Rows};
-use crate::fact::{DisabledReason, Entry, Fact};
+use crate::fact::{Entry, Fact};
 use crate::ids::{DeliveryKey, EndpointKey};
 use crate::lifecycle::{Delivery, Illegal, State};
 use crate::replay;
@@ -49,10 +49,6 @@ impl Table for DeadGroups {
     type Value = DeadGroup;
 }
 
-/// What an account's owner is yet to be told, by endpoint: deliveries that died, and under its own position
-/// that Hooklog disabled the endpoint.
-pub struct Owed;
-
 impl Table for Deliveries {
     const NAME: &'static str = "deliveries";
     type Key = DeliveryKey;
@@ -83,12 +79,6 @@ impl Table for Dead {
     type Value = ();
 }
 
-impl Table for Owed {
-    const NAME: &'static str = "owed";
-    type Key = EndpointDelivery;
-    type Value = ();
-}
-
 /// Folds the facts of deliveries, through the full machine.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T::Error>> {
     if let Fact::Enqueued { key, .. } = &entry.fact {
@@ -98,18 +88,6 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
         list(tables, *key, delivery, &row.state).map_err(Rows)?;
         tables.put::<EndpointHistory>(&place, &()).map_err(Rows)?;
         return tables.put::<Deliveries>(&delivery, &row).map_err(Rows);
-    }
-    if let Fact::OwnerTold { key, deliveries, .. } = &entry.fact {
-        for delivery in deliveries {
-            tables.delete::<Owed>(&EndpointDelivery { endpoint: *key, delivery: *delivery }).map_err(Rows)?;
-        }
-        return Ok(());
-    }
-    if let Fact::EndpointDisabled { key, reason: DisabledReason::Gone | DisabledReason::Failing { .. } } =
-        &entry.fact
-    {
-        let place = EndpointDelivery { endpoint: *key, delivery: entry.seq };
-        return tables.put::<Owed>(&place, &()).map_err(Rows);
     }
     let Some(of) = entry.fact.of() else { return Ok(()) };
     let delivery = of.delivery_key();
@@ -127,10 +105,6 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     group(tables, of.endpoint_key(), &row, &before).map_err(Rows)?;
     if let Some(bulk) = row.bulk {
         replay::moved(tables, (of.account, bulk), &row.state).map_err(Rows)?;
-    }
-    if let Fact::Dead { tell_owner: true, .. } = &entry.fact {
-        let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
-        tables.put::<Owed>(&place, &()).map_err(Rows)?;
     }
     tables.put::<Deliveries>(&delivery, &row).map_err(Rows)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fact::{BodyRef, Entry, Fact};
 use crate::ids::{AccountId, DeliveryKey, EventId, Seq};
 use crate::policy::Text;
-use crate::tables::{Table, Tables};
+use crate::tables::{Cadence, Table, Tables};
 use crate::time::Timestamp;
 
 /// Every event by account and id.
@@ -39,6 +39,32 @@ impl Table for Unrouted {
     const NAME: &'static str = "unrouted";
     type Key = DeliveryKey;
     type Value = EventId;
+}
+
+/// The types of an account's events, by name; and under the empty name how many there are.
+///
+/// Settled: folds from the entry alone, and costs no key of an event's own.
+pub struct EventTypes;
+
+/// When events of one type came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenType {
+    /// The first.
+    pub first_at: Timestamp,
+    /// The last.
+    pub last_at: Timestamp,
+    /// How many. Under the empty name: how many types there are, and one more than [`TYPES_MAX`] if there are others.
+    pub events: u64,
+}
+
+/// Types of one account that are told apart: whoever makes types of ids would otherwise have a row each for ever.
+pub const TYPES_MAX: u64 = 1_000;
+
+impl Table for EventTypes {
+    const NAME: &'static str = "event-types";
+    const CADENCE: Cadence = Cadence::Settled;
+    type Key = (AccountId, Text);
+    type Value = SeenType;
 }
 
 impl Event {
@@ -84,4 +110,22 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Folds the types of `Accepted`.
+pub fn fold_types<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
+    let Fact::Accepted { account, event_type, .. } = &entry.fact else { return Ok(()) };
+    let fresh = |events| SeenType { first_at: entry.at, last_at: entry.at, events };
+    let key = (*account, event_type.clone());
+    if let Some(row) = tables.get::<EventTypes>(&key)? {
+        let row = SeenType { last_at: entry.at, events: row.events + 1, ..row };
+        return tables.put::<EventTypes>(&key, &row);
+    }
+    let of_all = (*account, "".into());
+    let known = tables.get::<EventTypes>(&of_all)?.unwrap_or(fresh(0));
+    if known.events <= TYPES_MAX {
+        let all = SeenType { last_at: entry.at, events: known.events + 1, ..known };
+        tables.put::<EventTypes>(&of_all, &all)?;
+    }
+    if known.events < TYPES_MAX { tables.put::<EventTypes>(&key, &fresh(1)) } else { Ok(()) }
 }

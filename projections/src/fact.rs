@@ -281,14 +281,20 @@ pub enum Fact {
         /// As the asker put it.
         reason: Text,
     },
-    /// The account's owner was told of dead deliveries.
+    /// A message to the account's owner ended: it was taken, or refused for good.
     OwnerTold {
         /// Of which endpoint.
         key: EndpointKey,
-        /// Of which deliveries.
+        /// Of which deliveries, where the message has no beginning of its own in the log.
         deliveries: Vec<Seq>,
-        /// By which way: `notifications`, `log`.
+        /// By which way: `mail`, `notifications`, `log`.
         channel: Text,
+        /// Where the `TellingBegan` stands that this ends.
+        #[serde(default)]
+        began: Option<Seq>,
+        /// Why it was refused; `None` if it was taken.
+        #[serde(default)]
+        refused: Option<Text>,
     },
     /// An endpoint's signing keys were replaced: rotated, retired, or sealed anew. Its version stays, for none
     /// of its settings changed.
@@ -349,6 +355,9 @@ pub enum Fact {
         hash: SecretHash,
         /// Of no use from then on.
         expires_at: Timestamp,
+        /// Where the pages lead back to.
+        #[serde(default)]
+        return_url: Option<Text>,
     },
     /// A link was exchanged for a session, and is of no more use.
     PortalLinkUsed {
@@ -443,6 +452,19 @@ pub enum Fact {
         key: RequestHash,
         /// What was answered; `None`: nothing was done, the key is free again.
         answer: Option<KeptAnswer>,
+    },
+    /// What an owner is to be told of an endpoint was closed into a message, named by this position, that may leave
+    /// from now on.
+    TellingBegan {
+        /// Of which endpoint.
+        key: EndpointKey,
+    },
+    /// An endpoint has done nothing but fail for as long as its owner is to hear of it.
+    EndpointKeptFailing {
+        /// Which.
+        key: EndpointKey,
+        /// Its first failure since its last success.
+        since: Timestamp,
     },
 }
 
@@ -571,6 +593,28 @@ pub struct EndpointSettings {
     /// the store; an endpoint never becomes one, nor stops being one.
     #[serde(default)]
     pub queue: Option<Text>,
+}
+
+/// As they are unless it is said otherwise, but for the URL: every type of event, 10 s, eight requests at a time, both
+/// signatures.
+impl Default for EndpointSettings {
+    fn default() -> EndpointSettings {
+        EndpointSettings {
+            url: "".into(),
+            event_types: alloc::vec!["*".into()],
+            description: "".into(),
+            schedule: None,
+            response_policy: None,
+            timeout: Millis(10_000),
+            in_flight_max: 8,
+            schemes: Schemes { standard: true, ledger: true },
+            headers: Vec::new(),
+            rate_per_second: None,
+            disable_after: None,
+            body_form: BodyForm::default(),
+            queue: None,
+        }
+    }
 }
 
 /// What a request's body is.
@@ -757,6 +801,8 @@ impl Fact {
             Fact::EndpointSecretChanged { .. } => "EndpointSecretChanged",
             Fact::RequestTaken { .. } => "RequestTaken",
             Fact::RequestEnded { .. } => "RequestEnded",
+            Fact::TellingBegan { .. } => "TellingBegan",
+            Fact::EndpointKeptFailing { .. } => "EndpointKeptFailing",
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct HourKey {
 }
 
 /// How an attempt can end: by the first digit of an answer's status, or by the error.
-pub const CLASSES: usize = 16;
+pub const CLASSES: usize = 17;
 
 /// The words of the classes, in the order of [`Hour::classes`].
 pub const CLASS_NAMES: [&str; CLASSES] = [
@@ -51,6 +51,7 @@ pub const CLASS_NAMES: [&str; CLASSES] = [
     "done",
     "worker",
     "lease_expired",
+    "other",
 ];
 
 /// Buckets of a duration. The n-th holds what took at most 2^(n/2) ms; the last one all above 32 s.
@@ -211,9 +212,10 @@ fn of_response(response: &Response) -> usize {
     match status / 100 {
         2 => 0,
         3 => 1,
+        4 => 2,
         5 => 3,
-        // Statuses that HTTP does not know are refused like a 4xx.
-        _ => 2,
+        // Statuses that HTTP does not know.
+        _ => 16,
     }
 }
 

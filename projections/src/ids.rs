@@ -163,6 +163,11 @@ id!(
     LeaseId, "lease_", "a lease"
 );
 
+id!(
+    /// The public name of one attempt. Made from the position of its `Attempted` by the rim (`hooklog::ids`).
+    AttemptId, "att_", "an attempt"
+);
+
 /// The longest event id, in characters. Rule W1 of Standard Webhooks as we read it: no full stop.
 pub const EVENT_ID_CHARS_MAX: usize = 64;
 

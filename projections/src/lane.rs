@@ -37,6 +37,8 @@ pub struct Lane {
     pub failed_at: Timestamp,
     /// Failures since the last success that say that the endpoint is down: no answer, or a 5xx.
     pub down: u32,
+    /// Whether it was noticed, since the last success, that it keeps failing.
+    pub noticed: bool,
 }
 
 /// How soon an endpoint answers, by its last finished attempt.
@@ -67,7 +69,10 @@ impl Table for Lanes {
 /// Folds whatever an endpoint's traffic shows.
 pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     let key = match &entry.fact {
-        Fact::Enqueued { key, .. } | Fact::EndpointGated { key, .. } | Fact::EndpointResumed { key } => *key,
+        Fact::Enqueued { key, .. }
+        | Fact::EndpointGated { key, .. }
+        | Fact::EndpointKeptFailing { key, .. }
+        | Fact::EndpointResumed { key } => *key,
         fact => match fact.of() {
             Some(of) => of.endpoint_key(),
             None => return Ok(()),
@@ -80,8 +85,10 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         // A person who resumes it wants to see: it starts afresh.
         Fact::EndpointResumed { .. } => {
             (lane.failing_since, lane.failures, lane.down, lane.pace) = (None, 0, 0, Pace::Unknown);
+            lane.noticed = false;
             lane.gate_until = Timestamp(0);
         }
+        Fact::EndpointKeptFailing { .. } => lane.noticed = true,
         Fact::EndpointGated { until, .. } => lane.gate_until = lane.gate_until.max(*until),
         Fact::Attempted { .. } => {
             lane.waiting = lane.waiting.wrapping_sub(1);
@@ -92,6 +99,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
             lane.failing_since = None;
             lane.failures = 0;
             lane.down = 0;
+            lane.noticed = false;
             lane.pace = Pace::of(response.took);
         }
         Fact::Failed { counted, failure, .. } => {

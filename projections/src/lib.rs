@@ -26,6 +26,7 @@ pub mod lifecycle;
 pub mod policy;
 pub mod replay;
 pub mod tables;
+pub mod telling;
 pub mod time;
 
 use fact::Entry;
@@ -51,6 +52,7 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
     audit::fold(tables, entry).map_err(FoldError::Rows)?;
     event::fold(tables, entry).map_err(FoldError::Rows)?;
     delivery::fold(tables, entry)?;
+    telling::fold(tables, entry).map_err(FoldError::Rows)?;
     replay::fold(tables, entry).map_err(FoldError::Rows)?;
     answer::fold(tables, entry).map_err(FoldError::Rows)?;
     fold_settled(tables, entry).map_err(FoldError::Rows)
@@ -60,11 +62,12 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), FoldError<T:
 pub fn fold_settled<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
     counts::fold(tables, entry)?;
     lane::fold(tables, entry)?;
+    event::fold_types(tables, entry)?;
     hour::fold(tables, entry)
 }
 
 /// Every table there is, with its cadence: what a rebuild makes and a check compares.
-pub const TABLES: [(&str, Cadence); 24] = [
+pub const TABLES: [(&str, Cadence); 25] = [
     named::<identity::Identity>(),
     named::<account::Accounts>(),
     named::<account::Endpoints>(),
@@ -78,7 +81,7 @@ pub const TABLES: [(&str, Cadence); 24] = [
     named::<delivery::Due>(),
     named::<delivery::InFlight>(),
     named::<delivery::Dead>(),
-    named::<delivery::Owed>(),
+    named::<telling::Owed>(),
     named::<counts::CountsTable>(),
     named::<lane::Lanes>(),
     named::<change::Changes>(),
@@ -89,6 +92,7 @@ pub const TABLES: [(&str, Cadence); 24] = [
     named::<replay::Replays>(),
     named::<replay::Running>(),
     named::<answer::Requests>(),
+    named::<event::EventTypes>(),
 ];
 
 const fn named<T: Table>() -> (&'static str, Cadence) {

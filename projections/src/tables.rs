@@ -17,7 +17,7 @@ use crate::policy::Text;
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 6;
+pub const FOLDS_VERSION: u32 = 9;
 
 /// One keyed table of a view.
 pub trait Table {
@@ -204,6 +204,17 @@ impl Key for (AccountId, EventId) {
     fn read(bytes: &[u8]) -> Option<Self> {
         let (account, rest) = account(bytes)?;
         Some((account, core::str::from_utf8(rest).ok()?.parse().ok()?))
+    }
+}
+
+impl Key for (AccountId, Text) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        out.extend(self.1.as_bytes());
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (account, rest) = account(bytes)?;
+        Some((account, core::str::from_utf8(rest).ok()?.into()))
     }
 }
 

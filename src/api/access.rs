@@ -20,11 +20,12 @@ use subtle::ConstantTimeEq;
 use url::form_urlencoded;
 use zeroize::Zeroizing;
 
-use super::accounts::no_account;
+use super::accounts::{account_id, no_account};
 use super::failures::Source;
 use super::fields::{Fields, id};
 use super::problem::{Kind, Problem};
 use super::query::Params;
+use super::quotas::Told;
 use super::routes::{Door, right_of};
 use super::sessions::Session;
 use super::{ApiState, idempotency, portal, token};
@@ -270,7 +271,8 @@ impl FromRequestParts<Door> for ApiState {
     async fn from_request_parts(parts: &mut Parts, door: &Door) -> Result<ApiState, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
         let key = idempotency::key(&parts.headers)?;
-        Ok(ApiState { caller, key, ..door.0.clone() })
+        let told = parts.extensions.get::<Told>().cloned().unwrap_or_default();
+        Ok(ApiState { caller, key, told, ..door.0.clone() })
     }
 }
 
@@ -288,11 +290,24 @@ impl ApiState {
         Ok(named.map(|named| self.reach(named)).transpose()?.or(self.caller.account))
     }
 
-    /// The account of a list, by the parameter `account_id` or the credential.
-    pub(super) fn account_param(&self, params: &mut Params) -> Result<AccountId, Problem> {
-        let named = params.one("account_id")?;
-        let named = named.map(|named| named.parse().map_err(|_| no_account())).transpose()?;
-        self.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))
+    /// The account that the parameter `account_id` names, if it is there. It is looked at before anything else is
+    /// told: what another account has is not there, whatever else is wrong with the request.
+    pub(super) fn account_named(&self, params: &mut Params) -> Result<Option<AccountId>, Problem> {
+        params.one("account_id").map(|named| account_id(self, &named)).transpose()
+    }
+
+    /// The account of a filter: the one that is named, else the credential's, if it has one.
+    pub(super) fn account_filter(&self, params: &mut Params) -> Result<Option<AccountId>, Problem> {
+        self.scope(self.account_named(params)?)
+    }
+
+    /// The account of a list, by the parameter `account_id` or the credential. `None`: that is noted.
+    pub(super) fn account_param(&self, params: &mut Params) -> Result<Option<AccountId>, Problem> {
+        let account = self.account_filter(params)?;
+        if account.is_none() {
+            params.fail("account_id", "name the account");
+        }
+        Ok(account)
     }
 
     /// The account of something that is made, by the member `account_id` or the credential. `None`: what is

@@ -11,19 +11,18 @@ use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use serde_json::value::RawValue;
 
 use super::fields::{Bad, Fields, bad, text};
+use super::paging::Asked;
 use super::policies::{response_policy, rollout, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{json, json_body};
-use super::wire::{self, PageOut};
+use super::rim::{json, small_body};
+use super::wire;
 use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
-use crate::views::View;
+use crate::views::{Page, View};
 
-/// Bytes of a body that is no event.
-pub(super) const SETTINGS_BYTES_MAX: usize = 128 * 1024;
 /// Characters of a name.
 const NAME_CHARS_MAX: usize = 200;
 /// Characters of an e-mail address (RFC 5321).
@@ -69,7 +68,7 @@ impl Form {
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let form = Form::of(&mut fields);
     if !matches!(form.name, Some(Some(_))) && fields.raw("name").is_none_or(|name| name.get() == "null") {
@@ -100,35 +99,23 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    const LIST: &str = "accounts";
     let mut params = Params::of(request.uri());
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let asked = Asked::read(&mut params);
     params.finish()?;
-    let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(AccountId);
-    let mut rows = api
-        .read(move |api, view| match api.caller.account {
-            Some(own) if after.is_none() => Ok(vec![(own, known(view, own)?)]),
-            Some(_) => Ok(Vec::new()),
-            None => Ok(view.accounts(after, limit + 1)?),
+    let own = api.caller.account;
+    let paging = asked.of(&api, format!("accounts {own:?}"))?;
+    let (place, limit) = (paging.place.map(AccountId), paging.limit);
+    let page = api
+        .read(move |_, view| match own {
+            Some(own) => {
+                let rows = vec![(own, known(view, own)?)];
+                Ok(Page { rows, prev: None, next: None, searched_to: None })
+            }
+            None => Ok(view.accounts_page(place, limit)?),
         })
         .await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
-    let next_cursor = last.map(|position| api.shared.cursors.write(LIST, position));
-    let data = rows.iter().map(|(id, row)| wire::account(*id, row)).collect();
-    page(&request, PageOut { data, next_cursor, searched_back_to: None })
-}
-
-/// A page, with its `Link`.
-pub(super) fn page<T: serde::Serialize>(request: &Request, page: PageOut<T>) -> Result<Response, Problem> {
-    let link = page.next_cursor.as_ref().map(|cursor| Params::next_link(request.uri(), cursor));
-    let response = json(StatusCode::OK, &page)?;
-    Ok(match link {
-        Some(link) => ([("link", link)], response).into_response(),
-        None => response,
-    })
+    let page = page.map(|(id, row)| wire::account(id, &row), |id| id.0);
+    paging.answer(&api, &request, page)
 }
 
 pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -148,7 +135,7 @@ pub(super) async fn change(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let id = account_id(&api, &id)?;
     let form = read_change(&body)?;
     let _alone = api.shared.changing.lock().await;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hooklog_projections::course::Course;
 use hooklog_projections::fact::{Entry, Fact, Failure, Response};
-use hooklog_projections::ids::Seq;
+use hooklog_projections::ids::{AttemptId, Seq};
 use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Micros, Timestamp};
 use serde::Serialize;
@@ -21,6 +21,8 @@ use crate::views::View;
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Attempt)]
 pub struct AttemptOut {
+    #[schema(value_type = String)]
+    id: AttemptId,
     number: u32,
     run: u32,
     r#try: u32,
@@ -113,6 +115,7 @@ pub fn of(view: &View<'_>, story: &[Entry]) -> Result<Vec<AttemptOut>, Problem> 
     for entry in story {
         match &entry.fact {
             Fact::Attempted { attempt, try_number, run, endpoint_version, .. } => out.push(AttemptOut {
+                id: view.attempt_id(entry.seq, entry.at),
                 number: *attempt,
                 run: *run,
                 r#try: *try_number,
@@ -176,17 +179,36 @@ fn answered(view: &View<'_>, attempt: &mut AttemptOut, at: Seq, response: &Respo
     attempt.took_ms = Some(response.took.0);
     attempt.response_truncated = Some(response.truncated);
     attempt.address = response.address.as_ref().map(ToString::to_string);
-    for (name, value) in &response.fields {
-        let shown = attempt.response_headers.entry(name.to_string()).or_default();
-        shown.push_str(if shown.is_empty() { "" } else { ", " });
-        shown.push_str(value);
-    }
+    attempt.response_headers = kept_fields(response);
     went(attempt, response.course.as_deref());
     if response.body.is_some() {
         let body = view.body(BodySlot::Response(at))?;
         attempt.response_body = body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned());
     }
     Ok(())
+}
+
+/// The kept fields of an answer; several of one name are one, with commas between.
+pub(super) fn kept_fields(response: &Response) -> BTreeMap<String, String> {
+    let mut fields: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in &response.fields {
+        let shown = fields.entry(name.to_string()).or_default();
+        shown.push_str(if shown.is_empty() { "" } else { ", " });
+        shown.push_str(value);
+    }
+    fields
+}
+
+/// The attempt that a fact is about: `Attempted` begins it, `Delivered` or `Failed` ends it and stands right after.
+pub(super) fn attempt_of(view: &View<'_>, entry: &Entry) -> Result<Option<AttemptId>, Problem> {
+    Ok(match &entry.fact {
+        Fact::Attempted { .. } => Some(view.attempt_id(entry.seq, entry.at)),
+        Fact::Delivered { of, .. } | Fact::Failed { of, .. } => {
+            let begun = view.entry(of.previous)?;
+            matches!(begun.fact, Fact::Attempted { .. }).then(|| view.attempt_id(begun.seq, begun.at))
+        }
+        _ => None,
+    })
 }
 
 fn went(attempt: &mut AttemptOut, course: Option<&Course>) {

@@ -9,33 +9,28 @@ use hooklog_projections::ids::Seq;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
-use super::accounts::{account_id, page};
+use super::paging::Asked;
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::query::Params;
-use super::wire::PageOut;
 use crate::explain::actor;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|account| account_id(&api, &account)).transpose()?;
-    let by = params.one("actor")?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let account = api.account_filter(&mut params)?;
+    let by = params.one("actor");
+    let asked = Asked::read(&mut params);
     params.finish()?;
-    let list = format!("audit {account:?} {by:?}");
-    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let before = before.map(|position| Seq(u64::try_from(position).unwrap_or(u64::MAX)));
-    let found = api
+    let paging = asked.of(&api, format!("audit {account:?} {by:?}"))?;
+    let (place, limit) = (paging.place.map(|at| Seq(u64::try_from(at).unwrap_or(u64::MAX))), paging.limit);
+    let page = api
         .read(move |_, view| {
             let wanted = |entry: &Entry| by.as_ref().is_none_or(|by| actor(&entry.actor) == *by);
-            Ok(view.audit(account, before, limit, wanted)?)
+            Ok(view.audit(account, place, limit, wanted)?)
         })
         .await?;
-    let next_cursor = found.next.map(|seq| api.shared.cursors.write(&list, u128::from(seq.0)));
-    let searched_back_to = found.searched_back_to.map(moment_text);
-    let data = found.entries.iter().map(entry).collect();
-    page(&request, PageOut::<Value> { data, next_cursor, searched_back_to })
+    let page = page.map(|row| entry(&row), |seq| u128::from(seq.0));
+    paging.answer(&api, &request, page)
 }
 
 fn entry(entry: &Entry) -> Value {

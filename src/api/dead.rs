@@ -11,8 +11,7 @@ use hooklog_projections::ids::{AccountId, EndpointId};
 use serde::Serialize;
 
 use super::ApiState;
-use super::accounts::{account_id, known};
-use super::deliveries::event_type;
+use super::accounts::known;
 use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::Problem;
@@ -53,13 +52,12 @@ pub(super) struct GroupOut {
 
 pub(super) async fn groups(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?;
-    let endpoint: Option<EndpointId> = params.read("endpoint_id")?;
-    let event_type = event_type(&mut params)?;
-    let reason = params.one("reason")?.map(|word| reason(&word)).transpose()?;
-    let limit = params.limit()?;
+    let account = api.account_filter(&mut params)?;
+    let endpoint: Option<EndpointId> = params.read("endpoint_id");
+    let event_type = params.event_type();
+    let reason = params.one_of("reason", reason);
+    let limit = params.limit();
     params.finish()?;
-    let account = api.scope(account.map(|account| account_id(&api, &account)).transpose()?)?;
     let out = api
         .read(move |_, view| {
             if let Some(account) = account {
@@ -99,8 +97,7 @@ pub(super) async fn groups(api: ApiState, request: Request) -> Result<Response, 
     json(StatusCode::OK, &out)
 }
 
-fn reason(word: &str) -> Result<DeadReason, Problem> {
-    let wrong =
-        |_| Problem::query("reason", "exhausted, refused, retries_off, expired or imported is wanted");
+fn reason(word: &str) -> Result<DeadReason, String> {
+    let wrong = |_| "exhausted, refused, retries_off, expired or imported is wanted".to_owned();
     serde_json::from_value(word.into()).map_err(wrong)
 }

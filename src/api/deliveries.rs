@@ -5,37 +5,37 @@ use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey};
-use hooklog_projections::lifecycle::{Delivery, Status};
+use hooklog_projections::lifecycle::Delivery;
 use hooklog_projections::time::Timestamp;
 use serde_json::json as object;
 
 use super::ApiState;
-use super::accounts::{account_id, page};
 use super::attempts;
 use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
+use super::paging::Asked;
 use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues;
-use super::rim::{json, json_body_or_none};
-use super::wire::{DeliveryOut, Include, PageOut};
+use super::rim::{json, small_body_or_none};
+use super::wire::{DeliveryOut, Include};
 use crate::engine::Command;
 use crate::views::View;
-use crate::views::query::Filter;
-
-const WISH_BYTES_MAX: usize = 32 * 1024;
+use crate::views::history::Filter;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let named = params.one("account_id")?;
-    let queue = params.one("queue")?;
-    let mut filter = filter(&mut params)?;
-    let include = include(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let named = api.account_named(&mut params)?;
+    let queue = params.one("queue");
+    let mut filter = filter(&mut params);
+    let include = include(&mut params);
+    let asked = Asked::read(&mut params);
+    let account = api.scope(named)?;
+    if queue.is_none() && account.is_none() {
+        params.fail("account_id", "name the account");
+    }
     params.finish()?;
-    let named = named.map(|named| account_id(&api, &named)).transpose()?;
     let account = match queue {
         // A queue is one endpoint, and that has one account.
         Some(queue) => {
@@ -48,77 +48,42 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             }
             key.account
         }
-        None => api.scope(named)?.ok_or_else(|| Problem::query("account_id", "name the account"))?,
+        None => account.ok_or_else(|| Problem::query("account_id", "name the account"))?,
     };
-    // Filters of equal effect are the same list.
-    let list = format!("deliveries {account} {filter:?}");
-    let before = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let out = api
+    let paging = asked.of(&api, format!("deliveries {account} {filter:?}"))?;
+    let (place, limit) = (paging.place, paging.limit);
+    let page = api
         .read(move |api, view| {
             let mut sight = sight(api, view, account)?;
-            let before =
-                before.and_then(|id| api.shared.handle.published().ids().delivery_seq(DeliveryId(id)));
-            let found = view.history(account, &filter, before.map(|(seq, _)| seq), limit)?;
-            let searched_back_to = found.searched_back_to.map(moment_text);
-            let ids = api.shared.handle.published().ids();
-            let next_cursor =
-                found.next.map(|(seq, at)| api.shared.cursors.write(&list, ids.delivery_id(seq, at).0));
-            let mut data = Vec::with_capacity(found.rows.len());
-            for (key, row) in &found.rows {
-                data.push(sight.delivery(*key, row, include)?);
-            }
-            Ok(PageOut { data, next_cursor, searched_back_to })
+            let published = api.shared.handle.published();
+            let place = place.map(|id| published.ids().delivery_seq(DeliveryId(id)).unwrap_or_default());
+            let found = view.history(account, &filter, place, limit)?;
+            found.shown(
+                |(key, row)| sight.delivery(key, &row, include),
+                |(seq, at)| published.ids().delivery_id(seq, at).0,
+            )
         })
         .await?;
-    page(&request, out)
+    paging.answer(&api, &request, page)
 }
 
-/// The filter by event type: one, or a prefix before `*`.
-pub(super) fn event_type(params: &mut Params) -> Result<Option<String>, Problem> {
-    let event_type = params.one("event_type")?;
-    if event_type.as_ref().is_some_and(|text| text.len() > super::envelope::TYPE_CHARS_MAX) {
-        return Err(Problem::query("event_type", "an event type has at most 128 characters"));
-    }
-    Ok(event_type)
-}
-
-fn filter(params: &mut Params) -> Result<Filter, Problem> {
-    let mut statuses = Vec::new();
-    for word in params.all("status") {
-        let status = Status::ALL.into_iter().find(|status| status.as_str() == word);
-        let wrong = || Problem::query("status", "pending, in_flight, delivered, dead or cancelled is wanted");
-        statuses.push(status.ok_or_else(wrong)?);
-    }
-    statuses.sort();
-    statuses.dedup();
-    let event_type = event_type(params)?;
-    let (since, until) = (params.moment("since")?, params.moment("until")?);
-    if since.zip(until).is_some_and(|(since, until)| since > until) {
-        return Err(Problem::query("since", "`since` is after `until`"));
-    }
-    let endpoint = params.read("endpoint_id")?;
-    let (mut http, mut errors) = (Vec::new(), Vec::new());
-    for word in params.all("http_status") {
-        http.push(status_range(&word).map_err(|wrong| Problem::query("http_status", wrong.detail))?);
-    }
-    for word in params.all("error") {
-        errors.push(error_class(&word).map_err(|wrong| Problem::query("error", wrong.detail))?);
-    }
+fn filter(params: &mut Params) -> Filter {
+    let (statuses, event_type) = (params.statuses(), params.event_type());
+    let (since, until) = params.span();
+    let endpoint = params.read("endpoint_id");
+    let mut http = params.each("http_status", |word| status_range(word).map_err(|wrong| wrong.detail));
+    let mut errors = params.each("error", |word| error_class(word).map_err(|wrong| wrong.detail));
     http.sort();
     errors.sort();
-    Ok(Filter { statuses, endpoint, event_type, since, until, http, errors })
+    Filter { statuses, endpoint, event_type, since, until, http, errors }
 }
 
-fn include(params: &mut Params) -> Result<Include, Problem> {
-    let mut include = Include::default();
-    for word in params.all("include") {
-        match word.as_str() {
-            "payload" => include.payload = true,
-            "last_error" => include.last_error = true,
-            _ => return Err(Problem::query("include", "payload or last_error is wanted")),
-        }
-    }
-    Ok(include)
+fn include(params: &mut Params) -> Include {
+    let words = params.each("include", |word| match word {
+        "payload" | "last_error" => Ok(word == "payload"),
+        _ => Err("payload or last_error is wanted".to_owned()),
+    });
+    Include { payload: words.contains(&true), last_error: words.contains(&false) }
 }
 
 pub(super) async fn show(
@@ -187,7 +152,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let reason = wish.reason.into();
     replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
@@ -199,7 +164,7 @@ pub(super) async fn retry_now(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id, request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     replayed(&api, Command::RetryNow { delivery }).await
 }
@@ -210,7 +175,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let delivery = named(&api, id.clone(), request.uri()).await?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let reason = reason(&mut fields).into();
     fields.finish()?;

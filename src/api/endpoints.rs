@@ -4,7 +4,7 @@ use axum::extract::{Path, Request};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use hooklog_projections::account::Endpoint;
+use hooklog_projections::account::{Endpoint, Hold};
 use hooklog_projections::fact::{BodyForm, EndpointSettings, Schemes};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
 use hooklog_projections::policy::{ResponsePolicy, Schedule, Text};
@@ -13,20 +13,22 @@ use serde_json::value::RawValue;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::accounts::{SETTINGS_BYTES_MAX, known, page};
-use super::envelope::event_type;
-use super::events::account_of;
+use super::accounts::known;
+use super::envelope::{self, event_type};
+use super::events::{accept, account_of, reason, respond};
 use super::fields::{Bad, Fields, bad, number, parse, text, word};
-use super::policies::{response_policy, schedule};
+use super::paging::Asked;
+use super::policies::{moment_text, response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::queues::fits_a_queue;
-use super::rim::{json, json_body, json_body_or_none};
-use super::wire::{self, PageOut, REDACTED};
+use super::rim::{json, small_body, small_body_or_none};
+use super::wire::{self, REDACTED};
 use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::delivery::guard;
 use crate::delivery::request::{self, SignatureHeader};
+use crate::engine::command::TEST_TYPE;
 use crate::engine::{Answer, Command};
 use crate::ids::drawn;
 use crate::views::View;
@@ -37,10 +39,7 @@ const EVENT_TYPES_MAX: usize = 100;
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 /// Characters of a reason for anything.
 pub(super) const REASON_CHARS_MAX: usize = 500;
-const TIMEOUT_DEFAULT: Millis = Millis(10_000);
-const IN_FLIGHT_DEFAULT: u32 = 8;
 pub(super) const IN_FLIGHT_MAX: u64 = 1_000;
-const BOTH: Schemes = Schemes { standard: true, ledger: true };
 const NEITHER: Schemes = Schemes { standard: false, ledger: false };
 /// What only a request has.
 const REQUEST_MEMBERS: [&str; 7] = [
@@ -94,11 +93,12 @@ impl Form {
 
     /// The settings after this change. A redacted header keeps the value that stands in `kept`.
     fn apply(self, settings: &mut EndpointSettings, kept: &Headers) -> Result<(), Problem> {
+        let usual = EndpointSettings::default();
         if let Some(Some(url)) = self.url {
             settings.url = url.as_str().into();
         }
         if let Some(types) = self.event_types {
-            settings.event_types = types.unwrap_or_else(|| vec!["*".into()]);
+            settings.event_types = types.unwrap_or(usual.event_types);
         }
         if let Some(description) = self.description {
             settings.description = description.unwrap_or_default().into();
@@ -110,10 +110,10 @@ impl Form {
             settings.response_policy = policy;
         }
         if let Some(timeout) = self.timeout_ms {
-            settings.timeout = timeout.map_or(TIMEOUT_DEFAULT, Millis);
+            settings.timeout = timeout.map_or(usual.timeout, Millis);
         }
         if let Some(max) = self.in_flight_max {
-            settings.in_flight_max = max.map_or(IN_FLIGHT_DEFAULT, |max| max as u32);
+            settings.in_flight_max = max.map_or(usual.in_flight_max, |max| max as u32);
         }
         if let Some(rate) = self.rate_per_second {
             settings.rate_per_second = rate.map(|rate| rate as u32);
@@ -125,7 +125,7 @@ impl Form {
             settings.body_form = form.unwrap_or_default();
         }
         if let Some(schemes) = self.signature_schemes {
-            settings.schemes = schemes.unwrap_or(BOTH);
+            settings.schemes = schemes.unwrap_or(usual.schemes);
         }
         if let Some(mut headers) = self.headers {
             for (name, value) in headers.iter_mut().filter(|(_, value)| &**value == REDACTED) {
@@ -146,7 +146,7 @@ impl Form {
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let account = api.account_member(&mut fields)?;
     let mut form = Form::of(&mut fields, &api);
@@ -162,21 +162,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let Some(account) = account else { return Err(Problem::invalid(Vec::new())) };
 
     let key = EndpointKey { account, endpoint: EndpointId(drawn(api.now(), &mut SystemChance)) };
-    let mut settings = EndpointSettings {
-        url: "".into(),
-        event_types: vec!["*".into()],
-        description: "".into(),
-        schedule: None,
-        response_policy: None,
-        timeout: TIMEOUT_DEFAULT,
-        in_flight_max: IN_FLIGHT_DEFAULT,
-        schemes: BOTH,
-        headers: Vec::new(),
-        rate_per_second: None,
-        disable_after: None,
-        body_form: BodyForm::Envelope,
-        queue: None,
-    };
+    let mut settings = EndpointSettings::default();
     if let Some(queue) = queue {
         // Nothing is signed, and how many work at a time is for the workers to say.
         settings.queue = Some(queue.into());
@@ -204,24 +190,23 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
-    params.finish()?;
-    let list = format!("endpoints {account}");
-    let after = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
+    let asked = Asked::read(&mut params);
+    let account = params.finish_with(account)?;
+    let paging = asked.of(&api, format!("endpoints {account}"))?;
     let mut rows = api
         .read(move |_, view| {
             known(view, account)?;
             Ok(view.endpoints(account)?)
         })
         .await?;
-    rows.retain(|(key, row)| !row.removed() && after.is_none_or(|after| key.endpoint.0 > after));
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|(key, _)| key.endpoint.0);
-    let next_cursor = last.map(|position| api.shared.cursors.write(&list, position));
-    let data = rows.iter().map(|(key, row)| wire::endpoint(*key, row)).collect();
-    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+    let (place, limit) = (paging.place, paging.limit);
+    rows.retain(|(key, row)| !row.removed() && place.holds(|at| key.endpoint.0.cmp(at)));
+    if place.leads_back() {
+        rows.reverse();
+    }
+    let page = place.page(rows, limit, |(key, _)| key.endpoint.0, None);
+    let page = page.map(|(key, row)| wire::endpoint(key, &row), |at| at);
+    paging.answer(&api, &request, page)
 }
 
 pub(super) async fn show(
@@ -240,7 +225,7 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
     let wanted = wanted_version(request.headers())?;
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let mut form = Form::of(&mut fields, &api);
     if form.url == Some(None) {
@@ -288,31 +273,27 @@ pub(super) async fn change(
 }
 
 /// For good. Its history stays; what waits for it is cancelled.
-pub(super) async fn remove(
-    api: ApiState,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
-    let mut fields = Fields::read_or_empty(&body)?;
-    let reason = fields.optional("reason", text(REASON_CHARS_MAX)).unwrap_or_default();
-    fields.finish()?;
-    api.ask(Command::RemoveEndpoint { key, reason: reason.into() }).await?;
-    answer(&api, key, StatusCode::OK, None).await
+pub(super) async fn remove(api: ApiState, id: Path<String>, request: Request) -> Result<Response, Problem> {
+    done(api, id, request, |key, reason| Command::RemoveEndpoint { key, reason }).await
 }
 
-pub(super) async fn pause(
+pub(super) async fn pause(api: ApiState, id: Path<String>, request: Request) -> Result<Response, Problem> {
+    done(api, id, request, |key, reason| Command::PauseEndpoint { key, reason }).await
+}
+
+/// Does what is asked of an endpoint with a reason, or without one.
+async fn done(
     api: ApiState,
     Path(id): Path<String>,
     request: Request,
+    command: impl FnOnce(EndpointKey, Text) -> Command,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
-    let reason = fields.optional("reason", text(REASON_CHARS_MAX)).unwrap_or_default();
+    let reason = reason(&mut fields).into();
     fields.finish()?;
-    api.ask(Command::PauseEndpoint { key, reason: reason.into() }).await?;
+    api.ask(command(key, reason)).await?;
     answer(&api, key, StatusCode::OK, None).await
 }
 
@@ -322,10 +303,46 @@ pub(super) async fn resume(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     api.ask(Command::ResumeEndpoint { key }).await?;
     answer(&api, key, StatusCode::OK, None).await
+}
+
+/// Sends a test event to this endpoint alone: an ordinary delivery, of one try.
+pub(super) async fn test(
+    api: ApiState,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let key = find(&api, &id, request.uri()).await?;
+    let body = small_body_or_none(request).await?;
+    Fields::read_or_empty(&body)?.finish()?;
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if row.settings.queue.is_some() {
+        let detail = "workers claim from a queue: put a job in with POST /v1/queues/{name}/jobs";
+        return Err(Problem::new(Kind::NotOfAQueue, detail));
+    }
+    let held = |kind, what: &str, at| {
+        let detail = format!("it is {what} since {}: nothing was sent; resume it first", moment_text(at));
+        Err(Problem::new(kind, detail))
+    };
+    match row.hold {
+        Some(Hold::Paused { at, .. }) => return held(Kind::Paused, "paused", at),
+        Some(Hold::Disabled { at, .. }) => return held(Kind::Disabled, "disabled", at),
+        // A removed one is refused as any event to it is.
+        Some(Hold::Removed { .. }) | None => {}
+    }
+    api.spend_replay()?;
+    let (account, endpoint) = (key.account, key.endpoint);
+    // The same each time, so that it is one event under one `Idempotency-Key`.
+    let event = serde_json::json!({
+        "account_id": account, "endpoint_id": endpoint, "type": TEST_TYPE, "max_tries": 1,
+        "data": { "test": true, "endpoint_id": endpoint },
+    });
+    let command = envelope::read(&api, Fields::read(event.to_string().as_bytes())?, 0)?;
+    let (status, out) = accept(&api, command).await?;
+    respond(&api, status, &out)
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.

@@ -7,34 +7,37 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use hooklog_projections::event::Event;
-use hooklog_projections::ids::{AccountId, DeliveryKey, EventId, Seq};
+use hooklog_projections::fact::Fact;
+use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EventId, Seq};
+use hooklog_projections::tables::EndpointDelivery;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
 
 use super::access::no_delivery;
-use super::accounts::account_id;
+use super::accounts::known;
+use super::attempts::attempt_of;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::{self, About};
 use super::fields::{Fields, bad, flag, parse, text, word};
+use super::paging::Asked;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{RequestId, json, json_body, json_body_or_none, whole};
-use super::wire::{DeliveryRef, Sight, timeline_entry};
+use super::rim::{RequestId, json, json_body, small_body_or_none, whole};
+use super::wire::{self, DeliveryRef, Sight, timeline_entry};
 use super::{ApiState, idempotency, unexpected};
 use crate::engine::{Answer, Command, Scope};
 use crate::explain::{Explanation, explain_event};
-use crate::log::BodySlot;
-use crate::views::View;
+use crate::log::{BodySlot, Order};
+use crate::views::events::Events;
+use crate::views::{Page, Place, View};
 
 /// Events of one batch.
 const BATCH_MAX: usize = 500;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the body of a replay and the like.
-const WISH_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a raw event's content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
@@ -62,16 +65,126 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     respond(&api, status, &out)
 }
 
+/// An event in a list: as it came in.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ListedEvent)]
+pub(super) struct ListedOut {
+    #[schema(value_type = String)]
+    id: EventId,
+    #[schema(value_type = String)]
+    account_id: AccountId,
+    r#type: String,
+    #[schema(format = DateTime)]
+    accepted_at: String,
+    size: u32,
+    content_type: String,
+    /// To how many endpoints it went; none if nobody had subscribed.
+    delivery_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    payload_base64: Option<String>,
+}
+
+/// An account's events, newest first.
+pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
+    let mut params = Params::of(request.uri());
+    let account = api.account_param(&mut params)?;
+    let unmatched = params.one_of("status", |word| match word {
+        "unmatched" => Ok(()),
+        _ => Err("unmatched is wanted: events that nobody had subscribed to".to_owned()),
+    });
+    let with_payload = !params
+        .each("include", |word| match word {
+            "payload" => Ok(()),
+            _ => Err("payload is wanted".to_owned()),
+        })
+        .is_empty();
+    let (event_type, (since, until)) = (params.event_type(), params.span());
+    let asked = Asked::read(&mut params);
+    let account = params.finish_with(account)?;
+    let paging =
+        asked.of(&api, format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}"))?;
+    let (place, limit) = (paging.place, paging.limit);
+    let page = api
+        .read(move |api, view| {
+            known(view, account)?;
+            let ids = api.shared.handle.published().ids();
+            let place = place.map(|id| ids.delivery_seq(DeliveryId(id)).unwrap_or_default());
+            let until = until.map(|until| view.first_since(until)).transpose()?;
+            let since = since.map(|since| view.first_since(since)).transpose()?;
+            let (mut after, mut before) =
+                (Seq(since.map_or(0, |first| first.0 - 1)), until.unwrap_or(Seq(u64::MAX)));
+            let order = match place {
+                Place::First => Order::Descending,
+                Place::After((seq, _)) => {
+                    before = before.min(seq);
+                    Order::Descending
+                }
+                Place::UpTo((seq, _)) => {
+                    after = after.max(Seq(seq.0.saturating_sub(1)));
+                    Order::Ascending
+                }
+            };
+            let wanted = event_type.as_deref();
+            let range = (after, before);
+            let found = match unmatched {
+                _ if after.next() >= before => Events::default(),
+                Some(()) => view.unmatched(account, range, wanted, order, limit)?,
+                None => view.events(account, range, wanted, order, limit)?,
+            };
+            let upto = found.upto.map(|upto| view.entry(upto)).transpose()?;
+            let searched_to = upto.as_ref().filter(|_| found.rows.len() < limit).map(|entry| entry.at);
+            // On the way back the page before ends with whatever follows.
+            let beyond =
+                upto.map(|entry| (if place.leads_back() { entry.seq.next() } else { entry.seq }, entry.at));
+            let page = place.page(found.rows, limit, |(_, row)| (row.accepted, row.accepted_at), beyond);
+            Page { searched_to, ..page }.shown(
+                |(id, row)| listed(view, account, id, &row, with_payload),
+                |(seq, at)| ids.delivery_id(seq, at).0,
+            )
+        })
+        .await?;
+    paging.answer(&api, &request, page)
+}
+
+fn listed(
+    view: &View<'_>,
+    account_id: AccountId,
+    id: EventId,
+    row: &Event,
+    with_payload: bool,
+) -> Result<ListedOut, Problem> {
+    let (payload, payload_base64) =
+        if with_payload { wire::payload(view, row.accepted)? } else { (None, None) };
+    Ok(ListedOut {
+        id,
+        account_id,
+        r#type: row.event_type.to_string(),
+        accepted_at: moment_text(row.accepted_at),
+        size: row.body.len,
+        content_type: row.body.content_type.to_string(),
+        delivery_count: row.delivery_seqs().count() as u64,
+        payload,
+        payload_base64,
+    })
+}
+
 pub(super) async fn raw(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let event_type = params.one("type")?;
-    let event = params.read_as_given("id")?;
-    let endpoint = params.read_as_given("endpoint_id")?;
-    params.finish()?;
-    let event_type = event_type.ok_or_else(|| Problem::query("type", "name the event's type"))?;
-    envelope::event_type(&event_type).map_err(|wrong| Problem::query("type", wrong.detail))?;
+    let event_type = params.one_of("type", |text| {
+        envelope::event_type(text).map(|()| text.to_owned()).map_err(|wrong| wrong.detail)
+    });
+    let event = params.read_as_given("id");
+    let endpoint = params.read_as_given("endpoint_id");
+    if event_type.is_none() {
+        params.fail("type", "name the event's type");
+    }
+    let (account, event_type) = params.finish_with(account.zip(event_type))?;
     let content_type = content_type(request.headers())?;
     let body = whole(request.into_body(), api.event_bytes_max()).await?;
     let about =
@@ -226,13 +339,23 @@ pub(super) async fn timeline(
             let mut entries = vec![(view.entry(row.accepted)?, None)];
             for (key, delivery) in sight(api, view, account)?.deliveries(&row)? {
                 let id = view.delivery_id(key, &delivery);
-                let story = view.story(&delivery)?.into_iter().filter(|entry| entry.seq != row.accepted);
+                let story = view.story(&delivery)?;
+                for entry in &story {
+                    if let Fact::Dead { of, tell_owner: true, .. } = &entry.fact {
+                        let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
+                        let (began, told) = view.telling_of(place, entry.seq, Seq(u64::MAX))?;
+                        entries.extend(began.into_iter().chain(told).map(|entry| (entry, Some(id))));
+                    }
+                }
+                let story = story.into_iter().filter(|entry| entry.seq != row.accepted);
                 entries.extend(story.map(|entry| (entry, Some(id))));
             }
             entries.sort_by_key(|(entry, _)| entry.seq);
             let sees_all = !api.is_customer();
-            let shown = entries.iter().map(|(entry, id)| timeline_entry(entry, *id, sees_all));
-            Ok(shown.collect::<Vec<_>>())
+            let shown = entries
+                .iter()
+                .map(|(entry, id)| Ok(timeline_entry(entry, *id, attempt_of(view, entry)?, sees_all)));
+            shown.collect::<Result<Vec<_>, Problem>>()
         })
         .await?;
     json(StatusCode::OK, &object!({ "data": data }))
@@ -244,7 +367,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
-    let body = json_body_or_none(request, WISH_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let wish = Wish::read(&body)?;
     let (account, event) =
         api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;
@@ -322,9 +445,9 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Respons
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
 pub(super) fn account_of(api: &ApiState, uri: &Uri) -> Result<Option<AccountId>, Problem> {
     let mut params = Params::of(uri);
-    let account = params.one("account_id")?;
+    let account = api.account_filter(&mut params)?;
     params.finish()?;
-    api.scope(account.map(|account| account_id(api, &account)).transpose()?)
+    Ok(account)
 }
 
 /// The parameters `account_id` and `at`: what a question about one event or delivery takes.
@@ -333,9 +456,9 @@ pub(super) fn account_and_moment(
     uri: &Uri,
 ) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
     let mut params = Params::of(uri);
-    let (account, at) = (params.one("account_id")?, params.moment("at")?);
+    let (account, at) = (api.account_filter(&mut params)?, params.moment("at"));
     params.finish()?;
-    Ok((api.scope(account.map(|account| account_id(api, &account)).transpose()?)?, at))
+    Ok((account, at))
 }
 
 /// The event of an id: in the account that was named, else in the only one that has it.

@@ -4,7 +4,8 @@ use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use hooklog_projections::account::Hold;
-use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId};
+use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointId};
+use hooklog_projections::lifecycle::Delivery;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use super::policies::moment_text;
 use super::problem::Problem;
 use super::rim::json;
 use super::wire::{DeliveryOut, Include};
-use super::{ApiState, accounts, deliveries, endpoints, events};
+use super::{ApiState, accounts, deliveries, endpoints, events, tried};
 use crate::explain::{Explanation, moment_near};
 use crate::views::View;
 
@@ -43,7 +44,11 @@ pub(super) async fn explain(
     let out = api
         .read(move |api, view| {
             let mut out = if id.parse::<DeliveryId>().is_ok() {
-                of_delivery(api, view, id, account, at)
+                let found = deliveries::find(view, &id, account)?;
+                of_delivery(api, view, id, "delivery", found, at)
+            } else if id.parse::<AttemptId>().is_ok() {
+                let found = tried::delivery_of(view, &id, account)?;
+                of_delivery(api, view, id, "attempt", found, at)
             } else if id.parse::<AccountId>().is_ok() || id.parse::<EndpointId>().is_ok() {
                 of_now(api, view, id, account, at)
             } else {
@@ -56,20 +61,21 @@ pub(super) async fn explain(
     json(StatusCode::OK, &out)
 }
 
+/// What is told of an attempt is told of its delivery.
 fn of_delivery(
     api: &ApiState,
     view: &View<'_>,
     id: String,
-    account: Option<AccountId>,
+    kind: &'static str,
+    (key, row): (DeliveryKey, Delivery),
     at: Option<Timestamp>,
 ) -> Result<ExplainOut, Problem> {
-    let (key, row) = deliveries::find(view, &id, account)?;
     let mut sight = sight_at(api, view, key.account, at)?;
     let (mut deliveries, explanation) = (Vec::new(), sight.explain(key, &row)?);
     if let Some(row) = sight.row(&row)? {
         deliveries.push(sight.delivery(key, &row, Include { payload: false, last_error: true })?);
     }
-    Ok(ExplainOut { id, kind: "delivery", account_id: key.account, explanation, as_of: None, deliveries })
+    Ok(ExplainOut { id, kind, account_id: key.account, explanation, as_of: None, deliveries })
 }
 
 fn of_event(

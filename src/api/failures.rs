@@ -11,6 +11,7 @@ use hooklog_projections::time::Millis;
 
 use super::limits::Windows;
 use super::problem::{Kind, Problem};
+use super::quotas::Quota;
 
 /// Failures of one network in five minutes.
 pub const PER_SOURCE: u32 = 10;
@@ -75,14 +76,11 @@ impl Failures {
         if was_quiet && loud {
             tracing::error!(failures = ALARM, "credentials fail again and again: somebody may be guessing");
         }
-        let of_source = source.map_or(Ok(()), |source| self.sources.take(source, now));
-        let of_account = account.map_or(Ok(()), |account| self.accounts.take(account, now));
-        match of_source.and(of_account) {
-            Ok(()) => Problem::new(Kind::Unauthorized, "the credential is not one that is taken here"),
-            Err(seconds) => {
-                let detail = "too many credentials failed lately; a good one is still taken";
-                Problem { retry_after: Some(seconds), ..Problem::new(Kind::TooMany, detail) }
-            }
+        let of_source = source.map(|source| Quota::take("failures-network", &self.sources, source, now));
+        let of_account = account.map(|account| Quota::take("failures-account", &self.accounts, account, now));
+        match of_source.into_iter().chain(of_account).find_map(Result::err) {
+            None => Problem::new(Kind::Unauthorized, "the credential is not one that is taken here"),
+            Some(quota) => quota.used_up("too many credentials failed lately; a good one is still taken"),
         }
     }
 }
@@ -123,6 +121,7 @@ mod tests {
         }
         let refused = failures.refuse(here, None, Millis(1_000));
         assert_eq!((refused.kind, refused.retry_after), (Kind::TooMany, Some(299)));
+        assert_eq!(refused.quota.map(|quota| quota.name), Some("failures-network"));
         assert!(!failures.may_guess(here, Millis(1_000)));
         assert!(failures.may_guess(there, Millis(1_000)), "others are not meant");
         assert!(failures.may_guess(here, SPAN), "it ends");

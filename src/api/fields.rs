@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::problem::{FieldError, Kind, Problem};
+use crate::explain::is_invisible;
 
 /// How deeply a body may be nested: what common parsers of receivers still take.
 pub const DEPTH_MAX: usize = 128;
@@ -296,11 +297,6 @@ pub fn text(chars_max: usize) -> impl Fn(&RawValue) -> Result<String, Bad> {
             None => Ok(text),
         }
     }
-}
-
-/// Marks that turn or hide text around them.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A whole number within bounds.

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::ApiState;
 use super::problem::{Kind, Problem};
-use super::rim::whole;
+use super::rim::{BYTES_MAX, whole};
 use crate::clock::{Chance, SystemChance};
 use crate::engine::{Answer, Command};
 use crate::explain::actor;
@@ -26,8 +26,6 @@ use crate::secrets::Purpose;
 
 /// Characters of a key.
 const KEY_CHARS_MAX: usize = 255;
-/// Bytes of a request under a key.
-const BODY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an answer that is kept.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Marks an answer that was given before.
@@ -110,7 +108,7 @@ enum Taken {
 async fn taken(api: &ApiState, request: Request) -> Result<Taken, Problem> {
     let Some(text) = key(request.headers())? else { return Err(Problem::internal(&"a key is missing")) };
     let (parts, body) = request.into_parts();
-    let body = whole(body, BODY_BYTES_MAX).await?;
+    let body = whole(body, BYTES_MAX).await?;
     let kind = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
     let request = hash(&[path.as_bytes(), kind, &body]);

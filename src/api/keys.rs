@@ -16,19 +16,18 @@ use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::access::Caller;
-use super::accounts::{SETTINGS_BYTES_MAX, page};
 use super::fields::{Bad, Fields, bad, id, number, parse, text, word};
 use super::openapi::words;
+use super::paging::Asked;
 use super::policies::{moment, moment_text};
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{json, json_body, json_body_or_none};
-use super::wire::PageOut;
+use super::rim::{json, small_body, small_body_or_none};
 use super::{ApiState, token, unexpected};
 use crate::clock::SystemChance;
 use crate::engine::{AccessCommand, Answer, Command};
 use crate::ids::drawn;
-use crate::views::View;
+use crate::views::{Place, View};
 
 /// Characters of a label.
 const LABEL_CHARS_MAX: usize = 200;
@@ -79,7 +78,7 @@ pub(super) fn role(value: &RawValue) -> Result<Role, Bad> {
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let now = api.now();
     let mut fields = Fields::read(&body)?;
     let role = fields.required("role", self::role);
@@ -114,7 +113,7 @@ fn later(value: &RawValue, now: Timestamp) -> Result<Timestamp, Bad> {
 
 /// The first key of a store.
 pub(super) async fn first(api: &ApiState) -> Result<Option<Zeroizing<String>>, Problem> {
-    if !api.read(|_, view| Ok(view.api_keys(None, 1)?)).await?.is_empty() {
+    if !api.read(|_, view| Ok(view.api_keys(Place::First, 1)?)).await?.rows.is_empty() {
         return Ok(None);
     }
     let key = ApiKeyId(drawn(api.now(), &mut SystemChance));
@@ -127,19 +126,14 @@ pub(super) async fn first(api: &ApiState) -> Result<Option<Zeroizing<String>>, P
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    const LIST: &str = "keys";
     let mut params = Params::of(request.uri());
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
+    let asked = Asked::read(&mut params);
     params.finish()?;
-    let after = cursor.map(|cursor| api.shared.cursors.read(LIST, &cursor)).transpose()?.map(ApiKeyId);
-    let mut rows = api.read(move |_, view| Ok(view.api_keys(after, limit + 1)?)).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
-    let next_cursor = last.map(|position| api.shared.cursors.write(LIST, position));
-    let data = rows.into_iter().map(|(id, row)| out(&api, id, row)).collect();
-    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+    let paging = asked.of(&api, "keys".into())?;
+    let (place, limit) = (paging.place.map(ApiKeyId), paging.limit);
+    let page = api.read(move |_, view| Ok(view.api_keys(place, limit)?)).await?;
+    let page = page.map(|(id, row)| out(&api, id, row), |id| id.0);
+    paging.answer(&api, &request, page)
 }
 
 pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -152,7 +146,7 @@ pub(super) async fn rotate(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = key_id(&id)?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let hours = fields.optional("overlap_hours", number(0, OVERLAP_HOURS_MAX)).unwrap_or(OVERLAP_HOURS);
     fields.finish()?;

@@ -6,11 +6,11 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `routes` | the one table of routes and of the rights they want |
-//! | `accounts`, `endpoints`, `secrets`, `events`, `deliveries`, `dead`, `attempts`, `queues`, `replays`, `explain`, `stream`, `stats`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
+//! | `accounts`, `endpoints`, `secrets`, `events`, `event_types`, `deliveries`, `dead`, `attempts`, `tried`, `queues`, `replays`, `explain`, `stream`, `stats`, `verify`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`openapi`] | the API described, as JSON and as a page |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
-//! | `wire`, `cursor`, `problem` | what goes out |
+//! | `wire`, `paging`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
 
 pub mod access;
@@ -23,6 +23,7 @@ mod dead;
 mod deliveries;
 mod endpoints;
 mod envelope;
+mod event_types;
 mod events;
 mod explain;
 mod failures;
@@ -32,6 +33,7 @@ mod idempotency;
 mod keys;
 mod limits;
 pub mod openapi;
+mod paging;
 mod policies;
 mod portal;
 pub mod problem;
@@ -48,6 +50,8 @@ mod stats;
 mod store;
 mod stream;
 mod token;
+mod tried;
+mod verify;
 mod wire;
 
 use std::sync::Arc;
@@ -138,6 +142,8 @@ pub struct ApiState {
     caller: Caller,
     /// The request's `Idempotency-Key`.
     key: Option<String>,
+    /// The quotas that the request counts against.
+    told: quotas::Told,
 }
 
 struct Shared {
@@ -181,7 +187,13 @@ impl ApiState {
             last_used: Default::default(),
             changing: Mutex::default(),
         };
-        ApiState { shared: Arc::new(shared), local: None, caller: Caller::nobody(), key: None }
+        ApiState {
+            shared: Arc::new(shared),
+            local: None,
+            caller: Caller::nobody(),
+            key: None,
+            told: Default::default(),
+        }
     }
 
     /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if

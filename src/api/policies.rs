@@ -85,6 +85,14 @@ pub fn moment(text: &str) -> Option<Timestamp> {
     u64::try_from(at.as_millisecond()).ok().map(Timestamp)
 }
 
+/// As [`moment`], for the edge of a range: of a finer one the millisecond that follows, since what is before it is
+/// before that too, and what is not is not.
+pub fn edge(text: &str) -> Option<Timestamp> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    let nanos = u128::try_from(at.as_nanosecond()).ok()?;
+    u64::try_from(nanos.div_ceil(1_000_000)).ok().map(Timestamp)
+}
+
 /// RFC 3339, UTC, three digits of a second.
 pub fn moment_text(at: Timestamp) -> String {
     crate::explain::moment(at)

@@ -11,21 +11,24 @@ use axum::response::{IntoResponse, Response};
 use hooklog_projections::access::{Role, SecretHash};
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::{AccountId, PortalLinkId};
+use hooklog_projections::policy::Text;
 use hooklog_projections::time::Millis;
 use serde::Serialize;
 use serde_json::json as object;
+use serde_json::value::RawValue;
+use url::Url;
 use zeroize::Zeroizing;
 
 use super::access::{Caller, Peer, cross_origin, same_origin};
-use super::accounts::{SETTINGS_BYTES_MAX, known};
+use super::accounts::known;
 use super::failures::Source;
-use super::fields::{Fields, bad, id, number, parse};
+use super::fields::{Bad, Fields, bad, id, number, parse, text};
 use super::keys::role;
 use super::openapi::words;
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{is_json, json, json_body};
+use super::rim::{is_json, json, small_body};
 use super::sessions::Session;
 use super::{ApiState, token};
 use crate::clock::SystemChance;
@@ -38,6 +41,8 @@ const COOKIE_RULES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
 /// Minutes that a link may be used, unless it is said otherwise, and at most.
 const LIFETIME_MINUTES: u64 = 15;
 const LIFETIME_MINUTES_MAX: u64 = 24 * 60;
+/// Characters of the address that the pages lead back to.
+const RETURN_URL_CHARS_MAX: usize = 2_000;
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = PortalLink)]
@@ -66,10 +71,14 @@ pub(super) struct SessionOut {
     /// At the latest.
     #[schema(format = DateTime)]
     expires_at: String,
+    /// Where the pages lead back to, if the link said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    return_url: Option<Text>,
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let account = fields.required("account_id", id::<AccountId>);
     // Support sees no secrets, so it makes no link that does.
@@ -78,6 +87,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let role = fields.optional("role", role).unwrap_or(default);
     let minutes = number(1, LIFETIME_MINUTES_MAX);
     let minutes = fields.optional("lifetime_minutes", minutes).unwrap_or(LIFETIME_MINUTES);
+    let return_url = fields.optional("return_url", |value| return_url(&api, value));
     if !matches!(role, Role::Account | Role::AccountRead) {
         fields.fail("role", bad("unknown-word", "one of `account`, `account_read` is wanted"));
     }
@@ -90,17 +100,36 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let link = PortalLinkId(drawn(api.now(), &mut SystemChance));
     let (secret, hash) = token::mint(token::Kind::Link, link.0);
     let expires_at = api.now() + Millis::from_secs(minutes * 60);
-    api.administer(AccessCommand::CreateLink { link, account, role, hash, expires_at }).await?;
+    api.administer(AccessCommand::CreateLink { link, account, role, hash, expires_at, return_url }).await?;
     let expires_at = moment_text(expires_at);
     let url = format!("{}/portal#{}", api.base_url(), *secret);
     json(StatusCode::CREATED, &LinkOut { id: link, account_id: account, role, expires_at, url })
+}
+
+/// Where the pages lead back to: another site over TLS, or a page of this one. It ends up in a page's address, so
+/// nothing that runs or logs in.
+fn return_url(api: &ApiState, value: &RawValue) -> Result<Text, Bad> {
+    let text = text(RETURN_URL_CHARS_MAX)(value)?;
+    let wrong = || {
+        let detail = "an https URL without a user is wanted, or one of this server's own, as \
+                      https://app.customer.example/webhooks";
+        bad("bad-url", detail)
+    };
+    let url = Url::parse(&text).map_err(|_| wrong())?;
+    let own = Url::parse(&api.base_url()).is_ok_and(|own| own.origin() == url.origin());
+    let named = url.username().is_empty() && url.password().is_none();
+    if named && (url.scheme() == "https" || own && url.scheme() == "http") {
+        Ok(url.as_str().into())
+    } else {
+        Err(wrong())
+    }
 }
 
 /// Ends all sessions of an account.
 pub(super) async fn end_all(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    params.finish()?;
+    let account = params.finish_with(account)?;
     api.read(move |_, view| known(view, account)).await?;
     let ended = api.shared.sessions.end_all(account, api.monotonic());
     json(StatusCode::OK, &object!({ "ended": ended }))
@@ -111,7 +140,7 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
     from_our_pages(&api, &headers, false)?;
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let source = Source::of(peer, &headers, api.shared.options.trusted_hops);
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let link = fields.required("link", |value| parse::<String>(value, "a text").map(Zeroizing::new));
     fields.finish()?;
@@ -141,7 +170,8 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
     if let Some(before) = cookie(&headers) {
         api.shared.sessions.end(before);
     }
-    let (secret, session) = api.shared.sessions.begin(row.account, row.role, id, api.monotonic());
+    let (secret, session) =
+        api.shared.sessions.begin(row.account, row.role, id, row.return_url, api.monotonic());
     let mut response = told(&api, StatusCode::CREATED, &secret, session)?;
     let set = format!("{COOKIE_NAME}={}; {COOKIE_RULES}", *secret);
     let mut set = HeaderValue::try_from(set).map_err(|error| Problem::internal(&error))?;
@@ -177,8 +207,8 @@ pub(super) async fn end(api: ApiState) -> Result<Response, Problem> {
 fn told(api: &ApiState, status: StatusCode, secret: &str, session: Session) -> Result<Response, Problem> {
     let expires_at = moment_text(api.now() + session.left(api.monotonic()));
     let csrf_token = api.shared.sessions.csrf_token(secret);
-    let Session { account, role, .. } = session;
-    json(status, &SessionOut { account_id: account, role, csrf_token, expires_at })
+    let Session { account, role, return_url, .. } = session;
+    json(status, &SessionOut { account_id: account, role, csrf_token, expires_at, return_url })
 }
 
 /// The secret in the session's cookie.

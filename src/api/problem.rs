@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use hooklog_projections::ids::AccountId;
 use serde::Serialize;
 
+use super::quotas::{self, Quota};
 use crate::engine::Rejection;
 use crate::log;
 
@@ -85,6 +86,10 @@ catalogue! {
     KeyReused = UNPROCESSABLE_ENTITY, "idempotency-key-reused", "The Idempotency-Key was used for another request";
     /// The endpoint is disabled.
     Disabled = CONFLICT, "endpoint-disabled", "The endpoint is disabled";
+    /// The endpoint is paused.
+    Paused = CONFLICT, "endpoint-paused", "The endpoint is paused";
+    /// A worker queue is not sent to.
+    NotOfAQueue = CONFLICT, "not-of-a-queue", "Nothing is sent to a worker queue";
     /// The endpoint was removed.
     Removed = GONE, "endpoint-removed", "The endpoint was removed";
     /// A bulk replay that runs no more.
@@ -153,6 +158,8 @@ pub struct Problem {
     pub candidates: Vec<AccountId>,
     /// Seconds after which it is worth another try, where that is known exactly.
     pub retry_after: Option<u64>,
+    /// The quota that is used up.
+    pub quota: Option<Box<Quota>>,
 }
 
 /// As sent.
@@ -168,6 +175,8 @@ pub(super) struct Wire<'a> {
     errors: &'a [FieldError],
     #[serde(skip_serializing_if = "<[AccountId]>::is_empty")]
     candidates: &'a [AccountId],
+    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
+    violated_policies: Option<[&'static str; 1]>,
 }
 
 /// Seconds after which a caller may try again, where that helps.
@@ -176,7 +185,14 @@ const RETRY_SECONDS: &str = "5";
 impl Problem {
     /// A refusal of a kind.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
-        Problem { kind, detail: detail.into(), errors: Vec::new(), candidates: Vec::new(), retry_after: None }
+        Problem {
+            kind,
+            detail: detail.into(),
+            errors: Vec::new(),
+            candidates: Vec::new(),
+            retry_after: None,
+            quota: None,
+        }
     }
 
     /// Members that do not fit.
@@ -190,10 +206,22 @@ impl Problem {
 
     /// One query parameter that does not fit.
     pub fn query(name: &str, detail: impl Into<String>) -> Problem {
-        let detail = detail.into();
-        let error =
-            FieldError { pointer: format!("/{name}"), code: "bad-parameter".into(), detail: detail.clone() };
-        Problem { errors: vec![error], ..Problem::new(Kind::BadQuery, format!("`{name}`: {detail}")) }
+        Problem::queries(vec![(name.to_owned(), detail.into())])
+    }
+
+    /// Query parameters that do not fit, each with what is wrong.
+    pub fn queries(wrong: Vec<(String, String)>) -> Problem {
+        let detail = match wrong.as_slice() {
+            [(name, detail)] => format!("`{name}`: {detail}"),
+            many => format!("{} parameters do not fit; `errors` names each", many.len()),
+        };
+        let error = |(name, detail): (String, String)| FieldError {
+            pointer: format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            code: "bad-parameter".into(),
+            detail,
+        };
+        let errors = wrong.into_iter().map(error).collect();
+        Problem { errors, ..Problem::new(Kind::BadQuery, detail) }
     }
 
     /// Something broke: logged whole, told as little as can be.
@@ -228,6 +256,7 @@ impl Problem {
             request_id,
             errors: &self.errors,
             candidates: &self.candidates,
+            violated_policies: self.quota.as_ref().map(|quota| [quota.name]),
         }
     }
 
@@ -239,6 +268,9 @@ impl Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(quota) = &self.quota {
+            quotas::write(std::slice::from_ref(&**quota), headers);
         }
         match self.kind {
             Kind::Unauthorized => {

@@ -13,7 +13,6 @@ use hooklog_projections::time::Millis;
 use serde::Serialize;
 use serde_json::json as object;
 
-use super::accounts::SETTINGS_BYTES_MAX;
 use super::deliveries::explained_row;
 use super::endpoints::here;
 use super::envelope::{self, About, due};
@@ -21,7 +20,7 @@ use super::events::{accept, respond, sight};
 use super::fields::{Fields, bad, flag, id, number, parse};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
-use super::rim::{json, json_body, json_body_or_none};
+use super::rim::{json, json_body, small_body, small_body_or_none};
 use super::wire::{self, DeliveryOut, Include, payload_of};
 use super::{ApiState, unexpected};
 use crate::engine::courier::data_of;
@@ -110,7 +109,7 @@ pub(super) async fn claim(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let max = fields.optional("max", number(1, CLAIM_MAX.into())).unwrap_or(1) as u32;
     let wait = Millis(fields.optional("wait_ms", number(0, CLAIM_WAIT_MAX.0)).unwrap_or(0));
@@ -132,7 +131,7 @@ pub(super) async fn extend(
     request: Request,
 ) -> Result<Response, Problem> {
     let lease = lease_id(&lease)?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     match api.ask(Command::ExtendLease { lease }).await? {
         Answer::Lease { until } => {
@@ -165,7 +164,7 @@ pub(super) async fn fail(
     request: Request,
 ) -> Result<Response, Problem> {
     let lease = lease_id(&lease)?;
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let error = fields.required("error", |value| parse::<String>(value, "a text")).unwrap_or_default();
     let permanent = fields.optional("permanent", flag).unwrap_or_default();
@@ -185,7 +184,7 @@ pub(super) async fn fail(
 
 async fn plain_end(api: ApiState, lease: &str, request: Request, end: JobEnd) -> Result<Response, Problem> {
     let lease = lease_id(lease)?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
     self::end(api, lease, end).await
 }

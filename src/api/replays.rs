@@ -15,22 +15,21 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
 
 use super::ApiState;
-use super::accounts::{SETTINGS_BYTES_MAX, known, page};
+use super::accounts::known;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::TYPE_CHARS_MAX;
 use super::events::account_of;
 use super::fields::{Bad, Fields, bad, flag, id, number, parse, text, word};
 use super::openapi::words;
-use super::policies::{error_class, moment, moment_text, status_range};
+use super::paging::Asked;
+use super::policies::{edge, error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{json, json_body};
-use super::wire::PageOut;
+use super::rim::{json, small_body};
 use crate::clock::SystemChance;
 use crate::engine::Command;
 use crate::explain::actor;
 use crate::ids::drawn;
-use crate::log::Order;
 use crate::views::View;
 use crate::views::bulk::Search;
 use crate::views::plan::{Group, Plan};
@@ -122,7 +121,7 @@ struct Wish {
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let wish = Wish::read(&api, &body)?;
     let (account, now) = (wish.account, api.now());
     let search = Search {
@@ -142,6 +141,7 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
     let Some(reason) = wish.reason.filter(|_| !wish.dry_run) else {
         return json(StatusCode::OK, &plan_out(&wish.filter, account, wish.rate, &plan, now));
     };
+    api.spend_replay()?;
     let id = ReplayId(drawn(now, &mut SystemChance));
     let command = Command::StartBulkReplay {
         id,
@@ -161,24 +161,18 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let account = api.account_param(&mut params)?;
-    let limit = params.limit()?;
-    let cursor = params.one("cursor")?;
-    params.finish()?;
-    let list = format!("replays {account}");
-    let from = cursor.map(|cursor| api.shared.cursors.read(&list, &cursor)).transpose()?;
-    let before = ReplayId(from.unwrap_or(u128::MAX));
-    let mut rows = api
+    let asked = Asked::read(&mut params);
+    let account = params.finish_with(account)?;
+    let paging = asked.of(&api, format!("replays {account}"))?;
+    let (place, limit) = (paging.place.map(ReplayId), paging.limit);
+    let page = api
         .read(move |_, view| {
             known(view, account)?;
-            Ok(view.replays(account, (ReplayId(0), before), Order::Descending, limit + 1)?)
+            Ok(view.replays(account, place, limit)?)
         })
         .await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|(id, _)| id.0);
-    let next_cursor = last.map(|position| api.shared.cursors.write(&list, position));
-    let data = rows.iter().map(|(id, row)| replay_out(account, *id, row)).collect();
-    page(&request, PageOut { data, next_cursor, searched_back_to: None })
+    let page = page.map(|(id, row)| replay_out(account, id, &row), |id| id.0);
+    paging.answer(&api, &request, page)
 }
 
 pub(super) async fn show(
@@ -282,7 +276,7 @@ fn filter(fields: &mut Fields<'_>) -> Option<BulkFilter> {
 fn time(value: &RawValue) -> Result<Timestamp, Bad> {
     let text: String = parse(value, "a text")?;
     let wrong = || bad("bad-time", "an RFC 3339 time with an offset is wanted, as 2026-11-30T09:14:02Z");
-    moment(&text).ok_or_else(wrong)
+    edge(&text).ok_or_else(wrong)
 }
 
 /// One text, or a list of texts.

@@ -14,10 +14,13 @@ use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
+use super::quotas::Told;
 use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
 use crate::ids::drawn;
 
+/// Bytes of a body that is no event (rule A27).
+pub(super) const BYTES_MAX: usize = 32 * 1024;
 /// The longest a body may take to come whole.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Of a body that is too large, so much is read and forgotten: a client that only looks for an answer when it has
@@ -34,6 +37,8 @@ pub(super) struct RequestId(pub String);
 pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
     let id = RequestId(request_id(request.headers(), &api));
     request.extensions_mut().insert(id.clone());
+    let told = Told::default();
+    request.extensions_mut().insert(told.clone());
     let response = match access::admit(&api, &request) {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
@@ -53,6 +58,7 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
     };
     let mut response = shaped(response, &id.0);
     let headers = response.headers_mut();
+    told.write(headers);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(value) = HeaderValue::from_str(&id.0) {
@@ -105,12 +111,17 @@ pub(super) async fn json_body(request: Request, bytes_max: usize) -> Result<Byte
     whole(request.into_body(), bytes_max).await
 }
 
-/// A JSON body, or none at all.
-pub(super) async fn json_body_or_none(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+/// A JSON body that is no event.
+pub(super) async fn small_body(request: Request) -> Result<Bytes, Problem> {
+    json_body(request, BYTES_MAX).await
+}
+
+/// A JSON body that is no event, or none at all.
+pub(super) async fn small_body_or_none(request: Request) -> Result<Bytes, Problem> {
     if request.headers().contains_key(CONTENT_TYPE) {
-        return json_body(request, bytes_max).await;
+        return small_body(request).await;
     }
-    let body = whole(request.into_body(), bytes_max).await?;
+    let body = whole(request.into_body(), BYTES_MAX).await?;
     if body.is_empty() {
         Ok(body)
     } else {

@@ -13,8 +13,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Session, Work, Write};
 use super::{
-    ApiState, accounts, audit, dead, deliveries, endpoints, events, explain, health, keys, openapi, portal,
-    queues, replays, secrets, stats, store, stream,
+    ApiState, accounts, audit, dead, deliveries, endpoints, event_types, events, explain, health, keys,
+    openapi, portal, queues, replays, secrets, stats, store, stream, tried, verify,
 };
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
@@ -44,6 +44,7 @@ fn table() -> Vec<Route> {
         row(&delete, "/v1/endpoints/{id}", Write, endpoints::remove),
         row(&post, "/v1/endpoints/{id}/pause", Act, endpoints::pause),
         row(&post, "/v1/endpoints/{id}/resume", Act, endpoints::resume),
+        row(&post, "/v1/endpoints/{id}/test", Act, endpoints::test),
         row(&get, "/v1/endpoints/{id}/secret", Secrets, secrets::reveal),
         row(&post, "/v1/endpoints/{id}/secret/rotate", Secrets, secrets::rotate),
         row(&post, "/v1/endpoints/{id}/secret/retire", Secrets, secrets::retire),
@@ -52,6 +53,8 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/events/batch", Ingest, events::batch),
         row(&post, "/v1/events/raw", Ingest, events::raw),
         row(&post, "/internal/webhooks/dispatch", Ingest, events::create),
+        row(&get, "/v1/events", Read, events::list),
+        row(&get, "/v1/event-types", Read, event_types::list),
         row(&get, "/v1/events/{id}", Read, events::show),
         row(&get, "/v1/events/{id}/payload", Read, events::payload),
         row(&get, "/v1/events/{id}/timeline", Read, events::timeline),
@@ -63,6 +66,9 @@ fn table() -> Vec<Route> {
         row(&post, "/v1/deliveries/{id}/replay", Act, deliveries::replay),
         row(&post, "/v1/deliveries/{id}/retry-now", Act, deliveries::retry_now),
         row(&post, "/v1/deliveries/{id}/cancel", Act, deliveries::cancel),
+        row(&get, "/v1/attempts/{id}", Read, tried::show),
+        row(&get, "/v1/attempts/{id}/request", Read, tried::sent),
+        row(&get, "/v1/attempts/{id}/response", Read, tried::answer),
         row(&get, "/v1/dead", Read, dead::groups),
         row(&post, "/v1/replays", Act, replays::create),
         row(&get, "/v1/replays", Read, replays::list),
@@ -79,6 +85,7 @@ fn table() -> Vec<Route> {
         row(&get, "/v1/stats", Read, stats::stats),
         row(&get, "/v1/endpoints/{id}/stats", Read, stats::of_endpoint),
         row(&get, "/v1/stream", Read, stream::stream),
+        row(&post, "/v1/verify", Read, verify::verify),
         row(&post, "/v1/keys", Manage, keys::create),
         row(&get, "/v1/keys", Manage, keys::list),
         row(&get, "/v1/keys/{id}", Manage, keys::show),

@@ -6,7 +6,7 @@
 use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use hooklog_projections::account::Endpoint;
+use hooklog_projections::account::{Account, Endpoint};
 use hooklog_projections::fact::{Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, KeyId};
 use hooklog_projections::policy::Text;
@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-use super::accounts::{SETTINGS_BYTES_MAX, account_id, known};
+use super::accounts::{account_id, known};
 use super::endpoints::{REASON_CHARS_MAX, find, find_in, here};
 use super::fields::{Bad, Fields, bad, id, number, parse, text};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
-use super::rim::{json, json_body, json_body_or_none};
+use super::rim::{json, small_body, small_body_or_none};
 use super::{ApiState, unexpected};
 use crate::clock::{Chance, SystemChance};
 use crate::delivery::Key;
@@ -88,7 +88,7 @@ pub(super) async fn rotate(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let hours = fields.optional("overlap_hours", number(0, OVERLAP_HOURS_MAX)).unwrap_or(OVERLAP_HOURS);
     let brought = fields.optional("signing_secret", signing_secret);
@@ -119,7 +119,7 @@ pub(super) async fn retire(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body(request).await?;
     let mut fields = Fields::read(&body)?;
     let id = fields.required("key_id", self::id::<KeyId>);
     fields.finish()?;
@@ -164,7 +164,7 @@ pub(super) async fn rotate_own(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = find(&api, &id, request.uri()).await?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("ledger_secret", account_secret);
     let row = api.read(move |_, view| here(view, key)).await?;
@@ -191,7 +191,7 @@ pub(super) async fn rotate_account(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = account_id(&api, &id)?;
-    let body = json_body_or_none(request, SETTINGS_BYTES_MAX).await?;
+    let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
     let brought = fields.optional("secret", account_secret);
     let row = api.read(move |_, view| known(view, id)).await?;
@@ -226,15 +226,14 @@ pub(super) async fn reveal_account(
 /// What a reveal is asked with: whose, and why.
 fn why(api: &ApiState, uri: &Uri) -> Result<(Option<AccountId>, Text), Problem> {
     let mut params = Params::of(uri);
-    let account = params.one("account_id")?.map(|account| account_id(api, &account)).transpose()?;
-    let reason = params.one("reason")?.unwrap_or_default();
+    let account = api.account_filter(&mut params)?;
+    let reason = params.one_of("reason", |reason| {
+        let fits = reason.chars().count() <= REASON_CHARS_MAX && !reason.chars().any(char::is_control);
+        let wrong = || format!("at most {REASON_CHARS_MAX} characters, none of them a control character");
+        fits.then(|| reason.into()).ok_or_else(wrong)
+    });
     params.finish()?;
-    let too_long = reason.chars().count() > REASON_CHARS_MAX || reason.chars().any(char::is_control);
-    if too_long {
-        let detail = format!("at most {REASON_CHARS_MAX} characters, none of them a control character");
-        return Err(Problem::query("reason", detail));
-    }
-    Ok((api.scope(account)?, reason.into()))
+    Ok((account, reason.unwrap_or_default()))
 }
 
 /// A signing key that a caller brings: rule W5.
@@ -294,7 +293,11 @@ fn purpose(endpoint: EndpointKey, key: KeyId) -> Purpose {
 }
 
 /// An endpoint's live keys, newest first.
-fn opened(api: &ApiState, key: EndpointKey, row: &Endpoint) -> Result<Vec<(SigningKey, Key)>, Problem> {
+pub(super) fn opened(
+    api: &ApiState,
+    key: EndpointKey,
+    row: &Endpoint,
+) -> Result<Vec<(SigningKey, Key)>, Problem> {
     let open = |signing: SigningKey| {
         let bytes = api.shared.master.open(&purpose(key, signing.id), &signing.secret);
         let bytes = bytes.map_err(|error| Problem::internal(&error))?;
@@ -312,6 +315,19 @@ fn opened_text(api: &ApiState, purpose: &Purpose, secret: &Sealed) -> Result<Zer
     let bytes = bytes.map_err(|error| Problem::internal(&error))?;
     let text = std::str::from_utf8(&bytes).map_err(|error| Problem::internal(&error))?;
     Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// The secret that `X-Ledger-Signature` is made with for an endpoint: its own, or its account's.
+pub(super) fn ledger_secret(
+    api: &ApiState,
+    key: EndpointKey,
+    row: &Endpoint,
+    account: &Account,
+) -> Result<Zeroizing<String>, Problem> {
+    match &row.secret {
+        Some(own) => open_own(api, key, own),
+        None => open_text(api, key.account, &account.secret),
+    }
 }
 
 async fn keys(

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use hooklog_projections::access::Role;
 use hooklog_projections::ids::{AccountId, PortalLinkId};
+use hooklog_projections::policy::Text;
 use hooklog_projections::time::Millis;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -27,12 +28,14 @@ const SESSIONS_MAX: usize = 10_000;
 const RANDOM_BYTES: usize = 16;
 
 /// What a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     pub account: AccountId,
     pub role: Role,
     /// What it was exchanged for; names it in facts.
     pub link: PortalLinkId,
+    /// Where the pages lead back to.
+    pub return_url: Option<Text>,
     began: Millis,
     seen: Millis,
 }
@@ -65,10 +68,11 @@ impl Sessions {
         account: AccountId,
         role: Role,
         link: PortalLinkId,
+        return_url: Option<Text>,
         now: Millis,
     ) -> (Zeroizing<String>, Session) {
         let secret = token::drawn_secret();
-        let session = Session { account, role, link, began: now, seen: now };
+        let session = Session { account, role, link, return_url, began: now, seen: now };
         let mut open = self.open.lock().expect("no holder panics");
         if open.len() >= SESSIONS_MAX {
             open.retain(|_, session| session.lives(now));
@@ -77,7 +81,7 @@ impl Sessions {
                 open.remove(&oldest);
             }
         }
-        open.insert(token::hash(&secret).0, session);
+        open.insert(token::hash(&secret).0, session.clone());
         (secret, session)
     }
 
@@ -91,7 +95,7 @@ impl Sessions {
             return None;
         }
         session.seen = now;
-        Some(*session)
+        Some(session.clone())
     }
 
     /// Whether the session of a secret goes on; that is nothing which it asked.
@@ -142,7 +146,7 @@ mod tests {
     use super::*;
 
     fn begin(sessions: &Sessions, account: u128, now: Millis) -> Zeroizing<String> {
-        sessions.begin(AccountId(account), Role::Account, PortalLinkId(1), now).0
+        sessions.begin(AccountId(account), Role::Account, PortalLinkId(1), None, now).0
     }
 
     #[test]

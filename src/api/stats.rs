@@ -12,7 +12,7 @@ use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::{Map, Value, json as object};
 
 use super::ApiState;
-use super::accounts::{account_id, known};
+use super::accounts::known;
 use super::endpoints::{lookup, no_endpoint};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
@@ -46,32 +46,33 @@ enum Group {
 type Figures = BTreeMap<(u32, Option<EndpointId>), Hour>;
 
 impl Wanted {
-    fn read(params: &mut Params, now: Timestamp) -> Result<Wanted, Problem> {
-        let bucket = match params.one("bucket")?.as_deref() {
-            None | Some("1h") => 1,
-            Some("1d") => 24,
-            Some(_) => return Err(Problem::query("bucket", "1h or 1d is wanted")),
-        };
-        let group = match params.one("group")?.as_deref() {
-            None => Group::None,
-            Some("status") => Group::Status,
-            Some("class") => Group::Class,
-            Some("endpoint") => Group::Endpoint,
-            Some(_) => return Err(Problem::query("group", "status, class or endpoint is wanted")),
-        };
-        let until = params.moment("until")?.unwrap_or(now);
+    /// What does not fit is noted.
+    fn read(params: &mut Params, now: Timestamp) -> Wanted {
+        let bucket = params.one_of("bucket", |word| match word {
+            "1h" => Ok(1),
+            "1d" => Ok(24),
+            _ => Err("1h or 1d is wanted".to_owned()),
+        });
+        let bucket = bucket.unwrap_or(1);
+        let group = params.one_of("group", |word| match word {
+            "status" => Ok(Group::Status),
+            "class" => Ok(Group::Class),
+            "endpoint" => Ok(Group::Endpoint),
+            _ => Err("status, class or endpoint is wanted".to_owned()),
+        });
+        let (since, until) = params.span();
+        let until = until.unwrap_or(now);
         let span = Millis::from_secs(if bucket == 1 { 24 * 3_600 } else { 30 * 24 * 3_600 });
-        let since = params.moment("since")?.unwrap_or(until - span);
-        if since > until {
-            return Err(Problem::query("since", "`since` is after `until`"));
-        }
-        let wanted = Wanted { since, until, bucket, group };
+        let since = since.unwrap_or(until - span);
+        let wanted = Wanted { since, until, bucket, group: group.unwrap_or(Group::None) };
         let (first, last) = wanted.hours();
-        if (last - first) / bucket >= POINTS_MAX {
+        if since > until {
+            params.fail("since", "`since` is after `until`");
+        } else if (last - first) / bucket >= POINTS_MAX {
             let detail = format!("at most {POINTS_MAX} buckets are answered: narrow the time, or take `1d`");
-            return Err(Problem::query("since", detail));
+            params.fail("since", detail);
         }
-        Ok(wanted)
+        wanted
     }
 
     /// The first and the last hour, of whole buckets.
@@ -163,14 +164,13 @@ fn point(start: String, hour: &Hour) -> Value {
 
 pub(super) async fn stats(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|text| account_id(&api, &text)).transpose()?;
-    let account = api.scope(account)?;
-    let endpoint = params.read::<EndpointId>("endpoint_id")?;
-    let wanted = Wanted::read(&mut params, api.now())?;
-    params.finish()?;
+    let account = api.account_filter(&mut params)?;
+    let endpoint = params.read::<EndpointId>("endpoint_id");
+    let wanted = Wanted::read(&mut params, api.now());
     if wanted.group == Group::Endpoint && account.is_none() && endpoint.is_none() {
-        return Err(Problem::query("group", "endpoints are told apart within one account: name it"));
+        params.fail("group", "endpoints are told apart within one account: name it");
     }
+    params.finish()?;
     let out = api
         .read(move |_, view| {
             let (mut figures, mut left) = (Figures::new(), HOURS_READ_MAX);
@@ -213,9 +213,8 @@ pub(super) async fn of_endpoint(
     request: Request,
 ) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let account = params.one("account_id")?.map(|text| account_id(&api, &text)).transpose()?;
-    let account = api.scope(account)?;
-    let wanted = Wanted::read(&mut params, api.now())?;
+    let account = api.account_filter(&mut params)?;
+    let wanted = Wanted::read(&mut params, api.now());
     params.finish()?;
     let endpoint: EndpointId = id.parse().map_err(|_| no_endpoint())?;
     let out = api

@@ -24,13 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::ApiState;
-use super::accounts::account_id;
-use super::deliveries::event_type;
+use super::attempts::attempt_of;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::wire::{Sight, timeline_entry};
-use crate::views::View;
 use crate::views::query::type_matches;
+use crate::views::{View, paging};
 
 /// Subscribers at a time: each costs a read of every batch.
 pub const SUBSCRIBERS_MAX: usize = 64;
@@ -95,7 +94,7 @@ struct Page {
 pub(super) async fn stream(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let wanted = Wanted::read(&api, &mut params)?;
-    let since = params.moment("since")?;
+    let since = params.moment("since");
     params.finish()?;
     let last = request.headers().get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
     if api.shared.handle.health().closing().is_cancelled() {
@@ -121,21 +120,14 @@ pub(super) async fn stream(api: ApiState, request: Request) -> Result<Response, 
 
 impl Wanted {
     fn read(api: &ApiState, params: &mut Params) -> Result<Wanted, Problem> {
-        let account = params.one("account_id")?.map(|text| account_id(api, &text)).transpose()?;
-        let account = api.scope(account)?;
-        let mut statuses = Vec::new();
-        for word in params.all("status") {
-            let status = Status::ALL.into_iter().find(|status| status.as_str() == word);
-            let wrong =
-                || Problem::query("status", "pending, in_flight, delivered, dead or cancelled is wanted");
-            statuses.push(status.ok_or_else(wrong)?);
-        }
-        let facts = params.all("fact");
-        if facts.iter().any(|name| name.len() > 32 || !name.bytes().all(|b| b.is_ascii_alphabetic())) {
-            return Err(Problem::query("fact", "names of facts are wanted, as `Delivered,Dead`"));
-        }
-        let event_type = event_type(params)?;
-        Ok(Wanted { account, endpoint: params.read("endpoint_id")?, event_type, statuses, facts })
+        let account = api.account_filter(params)?;
+        let facts = params.each("fact", |name| {
+            let fits = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_alphabetic());
+            let wrong = || "names of facts are wanted, as `Delivered,Dead`".to_owned();
+            fits.then(|| name.to_owned()).ok_or_else(wrong)
+        });
+        let (statuses, event_type) = (params.statuses(), params.event_type());
+        Ok(Wanted { account, endpoint: params.read("endpoint_id"), event_type, statuses, facts })
     }
 
     /// What can be told from the fact alone.
@@ -179,6 +171,8 @@ impl About<'_> {
             | Fact::EndpointDisabled { key, .. }
             | Fact::EndpointResumed { key }
             | Fact::EndpointGated { key, .. }
+            | Fact::EndpointKeptFailing { key, .. }
+            | Fact::TellingBegan { key }
             | Fact::OwnerTold { key, .. } => {
                 About { endpoint: Some(key.endpoint), ..of_account(key.account) }
             }
@@ -228,7 +222,7 @@ fn begin(
             let detail = "Last-Event-ID is not an id of this store's stream; without one it begins now";
             Problem::new(Kind::BadCursor, detail)
         };
-        let id = api.shared.cursors.read(LIST, last).map_err(|_| foreign())?;
+        let Ok(paging::Place::After(id)) = api.shared.cursors.read(LIST, last) else { return Err(foreign()) };
         let (seq, at) =
             api.shared.handle.published().ids().delivery_seq(DeliveryId(id)).ok_or_else(foreign)?;
         // A store that was restored from an older copy may have another entry there, or none.
@@ -310,7 +304,7 @@ async fn give(sender: &mpsc::Sender<Bytes>, text: &mut String) -> bool {
 
 fn id(api: &ApiState, place: Place) -> String {
     let ids = api.shared.handle.published().ids();
-    api.shared.cursors.write(LIST, ids.delivery_id(place.seq, place.at).0)
+    api.shared.cursors.write(LIST, paging::Place::After(ids.delivery_id(place.seq, place.at).0))
 }
 
 /// What a subscriber hears of the next entries.
@@ -357,7 +351,7 @@ fn told<'a>(
         return Ok(None);
     }
     let delivery = row.as_ref().map(|(key, row)| view.delivery_id(*key, row));
-    let mut out = timeline_entry(entry, delivery, !api.is_customer());
+    let mut out = timeline_entry(entry, delivery, attempt_of(view, entry)?, !api.is_customer());
     out["account_id"] = object!(about.account);
     if let Some((event, event_type)) = event {
         out["event_id"] = object!(event);

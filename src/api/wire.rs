@@ -12,11 +12,14 @@ use hooklog_projections::account::{Account, Endpoint, Hold};
 use hooklog_projections::counts::Counts;
 use hooklog_projections::event::Event;
 use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure};
-use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq};
+use hooklog_projections::ids::{
+    AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq,
+};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
 use hooklog_projections::tables::EndpointDelivery;
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -27,21 +30,13 @@ use super::fields::too_deep;
 use super::openapi::words;
 use super::policies::{moment_text, schedule_json};
 use super::problem::Problem;
-use crate::explain::{Explanation, Known, actor, explain, explain_event, not_yet_taken_in};
+use crate::explain::{Explanation, Known, OpenBreaker, actor, explain, explain_event, not_yet_taken_in};
 use crate::log::BodySlot;
+use crate::scheduler::Breaker;
 use crate::views::{Moment, View};
 
 /// Stands for a value that is somebody's secret.
 pub const REDACTED: &str = "[redacted]";
-
-/// A page of anything.
-#[derive(Serialize)]
-pub struct PageOut<T> {
-    pub data: Vec<T>,
-    pub next_cursor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub searched_back_to: Option<String>,
-}
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Account)]
@@ -353,6 +348,7 @@ impl<'a> Sight<'a> {
         include: Include,
     ) -> Result<DeliveryOut, Problem> {
         let (view, now, tries) = (self.view, self.now, self.tries(row)?);
+        let breaker = self.breaker(row)?;
         let (endpoint, lane) = self.endpoint(row.endpoint)?;
         let due_at = match row.state {
             State::Pending { due_at } => Some(due_at),
@@ -363,6 +359,11 @@ impl<'a> Sight<'a> {
             Some(Hold::Disabled { .. }) => Some("disabled"),
             Some(Hold::Removed { .. }) => Some("removed"),
             None if lane.gate_until > now && lane.gate_until > due_at => Some("gate"),
+            None if breaker
+                .is_some_and(|open| open.lets_through(due_at, lane.in_flight > 0) > now.max(due_at)) =>
+            {
+                Some("breaker")
+            }
             None => None,
         });
         let endpoint_url = endpoint.settings.url.to_string();
@@ -419,18 +420,34 @@ impl<'a> Sight<'a> {
         let Some(delivery) = &self.row(row)? else {
             return Ok(not_yet_taken_in(&row.event_type, row.enqueued_at, self.now));
         };
-        let owed = match (self.moment, &delivery.state) {
-            (None, _) => self.view.is_owed(place)?,
-            (Some(moment), State::Dead { .. }) => self.view.is_owed_at(place, delivery.latest, moment)?,
-            (Some(_), _) => false,
+        let upto = self.moment.map_or(Seq(u64::MAX), |moment| moment.upto);
+        let word = &match &delivery.state {
+            State::Dead { .. } => self.view.word_of(place, delivery.latest, upto)?,
+            _ => Word::Owed,
         };
         let story = &self.view.story(delivery)?;
         let (tries, now, as_of) = (self.tries(delivery)?, self.now, self.moment.is_some());
+        let breaker = match (self.breaker(delivery)?, &delivery.state) {
+            (Some(open), State::Pending { due_at }) => Some(open.lets_through(*due_at, false)),
+            _ => None,
+        };
         let (_, lane) = self.endpoint(row.endpoint)?;
+        let breaker = breaker.map(|until| OpenBreaker { failures: lane.down, until });
         let (gate_until, waiting) = (lane.gate_until, (!as_of).then_some(lane.waiting));
         let (endpoint, account) = (&self.endpoints[&row.endpoint].0, &self.account);
-        let known =
-            Known { delivery, story, endpoint, account, gate_until, waiting, tries, owed, now, as_of };
+        let known = Known {
+            delivery,
+            story,
+            endpoint,
+            account,
+            gate_until,
+            breaker,
+            waiting,
+            tries,
+            word,
+            now,
+            as_of,
+        };
         Ok(explain(&known))
     }
 
@@ -485,6 +502,13 @@ impl<'a> Sight<'a> {
         Ok(policy.tries(id, &owner, &endpoint.settings, row.max_tries))
     }
 
+    /// The circuit breaker of a delivery's endpoint, if it is open. Of the past it is not known.
+    fn breaker(&mut self, row: &Delivery) -> Result<Option<Breaker>, Problem> {
+        let (policy, owner) = (&self.api.shared.options.policy, self.account.settings.clone());
+        let (endpoint, lane) = self.endpoint(row.endpoint)?;
+        Ok(policy.breaker(lane, policy.schedule(&owner, &endpoint.settings)))
+    }
+
     /// The host that an endpoint's requests go to; never more of its URL.
     pub fn host(&mut self, id: EndpointId) -> Result<Option<String>, Problem> {
         let (endpoint, _) = self.endpoint(id)?;
@@ -512,7 +536,7 @@ impl<'a> Sight<'a> {
 }
 
 /// An event's bytes: as JSON where they are, else as base64.
-fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
+pub fn payload(view: &View<'_>, accepted: Seq) -> Result<(Option<Box<RawValue>>, Option<String>), Problem> {
     let body = view.body(BodySlot::Event(accepted))?;
     Ok(body.map_or((None, None), |body| payload_of(&body.bytes)))
 }
@@ -550,7 +574,12 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
 
 /// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log
 /// and addresses are for those who may see all of the store.
-pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: bool) -> Value {
+pub fn timeline_entry(
+    entry: &Entry,
+    delivery: Option<DeliveryId>,
+    attempt: Option<AttemptId>,
+    sees_all: bool,
+) -> Value {
     let mut out = Map::new();
     if sees_all {
         out.insert("seq".into(), entry.seq.0.into());
@@ -560,6 +589,9 @@ pub fn timeline_entry(entry: &Entry, delivery: Option<DeliveryId>, sees_all: boo
     out.insert("fact".into(), entry.fact.name().into());
     if let Some(id) = delivery {
         out.insert("delivery_id".into(), id.to_string().into());
+    }
+    if let Some(id) = attempt {
+        out.insert("attempt_id".into(), id.to_string().into());
     }
     if let Value::Object(rest) = fact(&entry.fact) {
         out.extend(rest);
@@ -611,7 +643,8 @@ fn fact(fact: &Fact) -> Value {
         Fact::EndpointPaused { reason, .. } => json!({ "reason": reason }),
         Fact::EndpointDisabled { reason, .. } => json!({ "reason": disabled_words(reason) }),
         Fact::EndpointGated { until, .. } => json!({ "until": moment_text(*until) }),
-        Fact::OwnerTold { channel, .. } => json!({ "channel": channel }),
+        Fact::OwnerTold { channel, refused, .. } => json!({ "channel": channel, "refused": refused }),
+        Fact::EndpointKeptFailing { since, .. } => json!({ "since": moment_text(*since) }),
         // Settings and secrets: whoever may see them asks for them.
         _ => json!({}),
     }

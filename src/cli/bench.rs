@@ -35,6 +35,8 @@ const HANGING_OF_ACCOUNT: u64 = 100;
 const HANGING_MS: u64 = 30_000;
 /// The part of the permits that endpoints share which have not answered yet is a half; the rest is for others.
 const PERMITS_BESIDE: u64 = 256;
+/// Before memory is read.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Between two looks at the receiver.
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks without progress after which something is lost: 60 s.
@@ -137,6 +139,8 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
 async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let folder = tempfile::tempdir()?;
     let receiver = Child::start(["bench-receiver"]).await?;
+    // Who hangs is another than who answers: its connections take no port and no turn of theirs.
+    let hanging = Child::start(["bench-receiver"]).await?;
     let permits = (2 * args.hanging + PERMITS_BESIDE).to_string();
     // One account brings all of it, and all endpoints are of one receiver.
     let mut more = vec!["--events-per-minute", "100000000"];
@@ -144,7 +148,7 @@ async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
         more.extend(["--in-flight-max", &permits, "--target-in-flight-max", &permits]);
     }
     let server = Child::serve(&folder.path().join("store"), &more).await?;
-    let bench = Bench::set(args, &server, &receiver).await?;
+    let bench = Bench::set(args, &server, &receiver, &hanging).await?;
     let (mut burst, mut beside, mut growth) = (None, None, None);
     if args.growth {
         let first = bench.burst(GROWTH_PART).await?;
@@ -159,8 +163,9 @@ async fn measure(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let calm = bench.calm().await?;
     let Args { concurrency, endpoints, body_bytes, .. } = *args;
     let results = Results { concurrency, endpoints, body_bytes, burst, beside, growth, calm };
-    server.kill().await?;
-    receiver.kill().await?;
+    for child in [server, receiver, hanging] {
+        child.kill().await?;
+    }
     if out.for_programs() {
         out.json(&results)?
     } else {
@@ -223,12 +228,13 @@ struct Bench {
     account: String,
     endpoints: Arc<Vec<String>>,
     receiver_at: std::net::SocketAddr,
+    hanging_at: std::net::SocketAddr,
     pad: Arc<str>,
     producers: u64,
 }
 
 impl Bench {
-    async fn set(args: &Args, server: &Child, receiver: &Child) -> Result<Bench, Failure> {
+    async fn set(args: &Args, server: &Child, receiver: &Child, hanging: &Child) -> Result<Bench, Failure> {
         let client = Client::at(server.address);
         let account: Value =
             client.post(&Target::new(&["v1", "accounts"]), &json!({ "name": "bench" })).await?;
@@ -241,6 +247,7 @@ impl Bench {
             account: text(&account, "id"),
             endpoints: Arc::default(),
             receiver_at: receiver.address,
+            hanging_at: hanging.address,
             pad: pad.into(),
             producers: args.concurrency,
         };
@@ -253,17 +260,18 @@ impl Bench {
     }
 
     async fn endpoint(&self, client: &Client, path: &str) -> Result<String, Failure> {
-        self.endpoint_of(client, &self.account, path, 10_000).await
+        self.endpoint_at(client, self.receiver_at, &self.account, path, 10_000).await
     }
 
-    async fn endpoint_of(
+    async fn endpoint_at(
         &self,
         client: &Client,
+        receiver: std::net::SocketAddr,
         account: &str,
         path: &str,
         timeout_ms: u64,
     ) -> Result<String, Failure> {
-        let url = format!("http://{}/{path}", self.receiver_at);
+        let url = format!("http://{receiver}/{path}");
         // Events name their endpoint; the filter only keeps others away.
         let endpoint = json!({
             "account_id": account, "url": url, "event_types": ["bench.*"], "timeout_ms": timeout_ms
@@ -280,8 +288,11 @@ impl Bench {
             self.hold(args.hold).await?;
         } else {
             let events = self.hanging(args.hanging).await?;
+            tokio::time::sleep(SETTLE).await;
             let before = memory_bytes(self.server_id)?;
             self.hang(events).await?;
+            // What taking them in has freed goes back to the system a little later.
+            tokio::time::sleep(SETTLE).await;
             let more = memory_bytes(self.server_id)?.saturating_sub(before);
             bytes_per_hanging = Some(more / args.hanging);
         }
@@ -317,7 +328,7 @@ impl Bench {
                 account = text(&made, "id");
             }
             let path = format!("{}/{number}", &HANG[1..]);
-            let endpoint = self.endpoint_of(&client, &account, &path, HANGING_MS).await?;
+            let endpoint = self.endpoint_at(&client, self.hanging_at, &account, &path, HANGING_MS).await?;
             events.push(event(&account, &endpoint, &self.pad));
             progress.show(number, endpoints);
         }
@@ -331,7 +342,7 @@ impl Bench {
             let rest = events.split_off(events.len().min(BATCH as usize));
             self.batch(&client, std::mem::replace(&mut events, rest)).await?;
         }
-        self.received(all, |stats| stats.hanging).await
+        self.received(&Client::at(self.hanging_at), all, |stats| stats.hanging).await
     }
 
     async fn batch(&self, client: &Client, events: Vec<Value>) -> Result<(), Failure> {
@@ -420,15 +431,20 @@ impl Bench {
     }
 
     async fn all_received(&self, events: u64) -> Result<Stats, Failure> {
-        self.received(events, |stats| stats.distinct).await?;
+        self.received(&self.receiver, events, |stats| stats.distinct).await?;
         self.receiver.get(&Target::new(&["stats"])).await
     }
 
     /// Waits until a figure of the receiver is reached.
-    async fn received(&self, events: u64, figure: impl Fn(&Stats) -> u64) -> Result<(), Failure> {
+    async fn received(
+        &self,
+        receiver: &Client,
+        events: u64,
+        figure: impl Fn(&Stats) -> u64,
+    ) -> Result<(), Failure> {
         let (mut looks, mut seen) = (0, 0);
         while looks < LOOKS_MAX {
-            let stats: Stats = self.receiver.get(&Target::new(&["count"])).await?;
+            let stats: Stats = receiver.get(&Target::new(&["count"])).await?;
             let now = figure(&stats);
             if now >= events {
                 return Ok(());

@@ -1,6 +1,7 @@
-//! `hooklog endpoints`: makes, lists, pauses and resumes endpoints; rotates and shows their keys.
+//! `hooklog endpoints`: makes, lists, tests, pauses, resumes and removes endpoints; rotates and shows their keys.
 
 use clap::Subcommand;
+use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -8,7 +9,10 @@ use super::client::{Client, Target, To};
 use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::{Table, escape, short};
-use super::wire::Page;
+use super::replay_bulk::asked;
+use super::send;
+use super::span::Span;
+use super::wire::{Accepted, Page};
 
 /// Items of a list that are asked for at a time.
 const PAGE: &str = "200";
@@ -51,6 +55,25 @@ enum Verb {
     Resume {
         /// Which
         id: String,
+    },
+    /// Send a test event to it, once; it must be neither paused nor disabled
+    Test {
+        /// Which
+        id: String,
+        /// Wait until it is delivered (exit code 0) or dead (8), at most so long (7)
+        #[arg(long, value_name = "SPAN", num_args = 0..=1, default_missing_value = "1m", require_equals = true)]
+        wait: Option<Span>,
+    },
+    /// Remove an endpoint for good; what waits for it is called off, its history stays
+    Remove {
+        /// Which
+        id: String,
+        /// Why, for those who read the history
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Cut a new signing key; the older ones go on signing beside it for a while
     Rotate {
@@ -210,6 +233,8 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
             let keys = client.get(&target.with_some("reason", reason.as_deref())).await?;
             show_keys(keys, out)?;
         }
+        Verb::Test { id, wait } => return test(&id, wait, client, out).await,
+        Verb::Remove { id, reason, yes } => return remove(&id, Reason { reason }, yes, client, out).await,
         Verb::Resume { id } => change(&id, "resume", "active", Reason { reason: None }, client, out).await?,
     }
     Ok(Exit::Fine)
@@ -230,6 +255,54 @@ fn show_keys(answer: Box<RawValue>, out: &mut Output) -> Result<(), Failure> {
         table.row([id, signs].into_iter().chain(secret));
     }
     out.table(&table)
+}
+
+async fn test(id: &str, wait: Option<Span>, client: &Client, out: &mut Output) -> Result<Exit, Failure> {
+    let target = Target::new(&["v1", "endpoints", id, "test"]);
+    let raw: Box<RawValue> = client.post(&target, &Reason { reason: None }).await?;
+    let accepted: Accepted = serde_json::from_str(raw.get()).unwrap_or_default();
+    if !out.for_programs() {
+        send::say(&accepted, out)?;
+    }
+    if let Some(limit) = wait {
+        return send::wait(&accepted, &accepted.account_id, limit.duration(), client, out).await;
+    }
+    if out.for_programs() {
+        out.json(&raw)?;
+    } else if client.stopped() {
+        out.hint("no server runs on this store: it is sent once one is started");
+    }
+    Ok(Exit::Fine)
+}
+
+async fn remove(
+    id: &str,
+    reason: Reason,
+    yes: bool,
+    client: &Client,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let target = Target::new(&["v1", "endpoints", id]);
+    if !yes {
+        let endpoint: Endpoint = client.get(&target).await?;
+        let to = endpoint.queue.map_or(endpoint.url, |queue| format!("queue {queue}"));
+        let question = format!("Remove {} ({}) for good? [y/N]", escape(id), escape(&to));
+        let answer = asked(&question, "--yes", false)?;
+        if !matches!(answer.as_str(), "y" | "Y" | "yes") {
+            out.hint("nothing was removed");
+            return Ok(Exit::No);
+        }
+    }
+    let body = serde_json::to_vec(&reason).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let body = Some(("application/json", body.into()));
+    let removed: Box<RawValue> = client.call(Method::DELETE, &target, body).await?.checked()?.json()?;
+    if out.for_programs() {
+        out.json(&removed)?;
+    } else {
+        let paint = out.paint;
+        out.line(format!("{}  {}", escape(id), paint.status("removed")))?;
+    }
+    Ok(Exit::Fine)
 }
 
 async fn change(

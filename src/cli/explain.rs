@@ -19,7 +19,7 @@ const DELIVERIES_SHOWN: usize = 10;
 pub struct Args {
     #[command(flatten)]
     pub to: To,
-    /// An event, delivery, endpoint or account, or your own event id
+    /// An event, delivery, attempt, endpoint or account, or your own event id
     id: String,
     /// Whose, if several accounts use the same event id
     #[arg(long, value_name = "ACCOUNT")]
@@ -27,6 +27,9 @@ pub struct Args {
     /// As it stood then: a span ago (24h) or a moment (2026-11-30T09:00:00Z)
     #[arg(long, value_name = "WHEN")]
     at: Option<String>,
+    /// Show the body of each answer too, as far as it is kept
+    #[arg(long)]
+    responses: bool,
 }
 
 /// Explains it.
@@ -49,7 +52,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     }
     for delivery in explanation.deliveries.iter().take(DELIVERIES_SHOWN) {
         out.line("")?;
-        attempts(delivery, at.as_deref(), client, out).await?;
+        attempts(delivery, at.as_deref(), args.responses, client, out).await?;
     }
     let hidden = explanation.deliveries.len().saturating_sub(DELIVERIES_SHOWN);
     if hidden > 0 {
@@ -65,6 +68,7 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
 async fn attempts(
     delivery: &Delivery,
     at: Option<&str>,
+    responses: bool,
     client: &Client,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -76,12 +80,20 @@ async fn attempts(
     let mut table =
         Table::new(&["  #", "RUN", "TRY", "STARTED", "TOOK", "MOSTLY", "STATUS", "ANSWER", "RULE"])
             .status_in(6);
+    let mut bodies = Vec::new();
     for item in &page.data {
         let attempt: Attempt = serde_json::from_str(item.get())
             .map_err(|error| Failure::new(Exit::Failed, format!("the answer is not understood: {error}")))?;
         table.row(row(&attempt));
+        bodies.extend(attempt.response_body.as_ref().filter(|_| responses).map(|body| {
+            let more = if attempt.response_truncated { " …" } else { "" };
+            format!("  {} answered {}{more}", attempt.number, escape(body))
+        }));
     }
-    if table.is_empty() { Ok(()) } else { out.table(&table) }
+    if !table.is_empty() {
+        out.table(&table)?;
+    }
+    bodies.into_iter().try_for_each(|body| out.line(body))
 }
 
 fn row(attempt: &Attempt) -> [String; 9] {

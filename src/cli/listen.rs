@@ -8,11 +8,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hooklog::clock::{Clock, SystemClock};
+use hooklog::delivery::checker::{Found, Secrets};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::checker::{Found, Secrets};
 use super::exit::{Exit, Failure};
 use super::forward::Target;
 use super::output::Output;

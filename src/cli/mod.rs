@@ -3,11 +3,11 @@
 //! Never decides what happens to a delivery; that is the server's.
 
 mod accounts;
+mod attempts;
 mod attempts_table;
 mod audit;
 mod bench;
 mod bench_receiver;
-mod checker;
 mod child;
 mod client;
 mod csv;
@@ -15,6 +15,7 @@ mod dead;
 mod deliveries;
 mod demo;
 mod endpoints;
+mod events;
 pub mod exit;
 mod explain;
 mod follow;
@@ -76,8 +77,12 @@ enum Command {
     Send(Box<send::Args>),
     /// Make and list accounts; rotate and show their secrets
     Accounts(accounts::Args),
-    /// Make, list, pause and resume endpoints; rotate and show their keys
+    /// Make, list, test, pause, resume and remove endpoints; rotate and show their keys
     Endpoints(Box<endpoints::Args>),
+    /// List the events that came in and their types; print the exact bytes of one
+    Events(events::Args),
+    /// List the attempts of a delivery; show how one went, its request and its answer
+    Attempts(attempts::Args),
     /// List deliveries; `list --state dead --json` prints the dead ones with payload and last error
     List(list::Args),
     /// What was given up: in groups, one by one, or exported
@@ -151,8 +156,9 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         wire::show_local_times();
     }
     if out.csv() && !cli.command.lists() {
-        let failure =
-            Failure::usage("--format csv is for lists: `list`, `accounts list`, `endpoints list`, `export`");
+        let failure = Failure::usage(
+            "--format csv is for lists: `list`, `events list`, `accounts list`, `endpoints list`, `export`",
+        );
         return Err(failure.next("this command takes table, json and jsonl"));
     }
     match cli.command {
@@ -165,6 +171,12 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Endpoints(args) => {
             asking(&args.to.clone(), async |client| endpoints::run(*args, client, out).await).await
+        }
+        Command::Events(args) => {
+            asking(&args.to.clone(), async |client| events::run(args, client, out).await).await
+        }
+        Command::Attempts(args) => {
+            asking(&args.to.clone(), async |client| attempts::run(args, client, out).await).await
         }
         Command::List(args) => {
             asking(&args.to.clone(), async |client| list::run(args, client, out).await).await
@@ -247,6 +259,8 @@ impl Command {
             Command::Export(_) => true,
             Command::Accounts(args) => args.lists(),
             Command::Endpoints(args) => args.lists(),
+            Command::Events(args) => args.lists(),
+            Command::Attempts(args) => args.lists(),
             _ => false,
         }
     }

@@ -39,6 +39,10 @@ struct Link {
     #[arg(long, value_name = "MINUTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     lifetime_minutes: Option<u32>,
+    /// Where the pages lead back to, https
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    return_url: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

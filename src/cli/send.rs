@@ -134,7 +134,8 @@ async fn one(args: &Args, client: &Client, out: &mut Output) -> Result<Exit, Fai
     Ok(Exit::Fine)
 }
 
-fn say(accepted: &Accepted, out: &mut Output) -> Result<(), Failure> {
+/// Says that an event was taken in.
+pub fn say(accepted: &Accepted, out: &mut Output) -> Result<(), Failure> {
     let paint = out.paint;
     let word = if accepted.duplicate { "was accepted before" } else { "accepted" };
     let deliveries = match accepted.deliveries.len() {
@@ -158,7 +159,7 @@ struct Event {
 }
 
 /// Waits until no delivery of an event is under way.
-async fn wait(
+pub async fn wait(
     accepted: &Accepted,
     account: &str,
     limit: Duration,

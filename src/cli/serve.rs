@@ -11,9 +11,8 @@ use hooklog::api::ApiState;
 use hooklog::api::access::may_listen;
 use hooklog::api::serve::{Listeners, Serving, SocketFile};
 use hooklog::clock::{Clock, SystemClock};
-use hooklog::notify::{Channel, Teller};
+use hooklog::notify::{BUNDLE_FOR, Links, Teller};
 use hooklog::store::Store;
-use hooklog_projections::time::Millis;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::AbortOnDropHandle;
@@ -49,18 +48,13 @@ pub fn api(store: &Store, config: &Config) -> ApiState {
     ApiState::new(handle, master, clock, config.store.guard.clone(), config.api.clone())
 }
 
-/// What an endpoint owes its owner is gathered so long before the owner is told.
-const BUNDLE_FOR: Millis = Millis::from_secs(15 * 60);
-
 /// Tells owners of dead deliveries, for as long as the answer lives.
 pub fn telling(store: &Store, config: &Config) -> AbortOnDropHandle<()> {
-    let channel = match &config.notifications_url {
-        Some(url) => Channel::Service { url: url.to_string(), key: config.notifications_key.clone() },
-        None => Channel::Log,
-    };
+    let (channel, links) = (config.owners.clone(), Links::below(config.api.public_url.as_ref()));
     let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
     let window = config.store.policy.played(BUNDLE_FOR);
-    AbortOnDropHandle::new(tokio::spawn(Teller::new(handle, client, clock, channel, window).run()))
+    let teller = Teller::new(handle, client, clock, channel, window).with_links(links);
+    AbortOnDropHandle::new(tokio::spawn(teller.run()))
 }
 
 /// Runs until it is told to stop, or cannot go on.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use hooklog::clock::{Clock, SystemClock};
+use hooklog::delivery::checker::{self, Found, Secrets};
 use hooklog::delivery::sign;
 use serde::Serialize;
 
-use super::checker::{Found, Secrets};
 use super::exit::{Exit, Failure};
 use super::output::Output;
 use super::render::escape;
@@ -127,7 +127,7 @@ fn verify(args: &Verify, out: &mut Output) -> Result<Exit, Failure> {
         }
     };
     let found = secrets.check(&headers, &body, now.0 / 1_000);
-    let valid = found.iter().any(|found| found.result == "valid") && !found.iter().any(Found::is_wrong);
+    let valid = checker::is_valid(&found);
     if out.for_programs() {
         out.json(&Verdict { valid, checks: &found })?;
     } else {

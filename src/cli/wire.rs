@@ -78,6 +78,8 @@ pub struct Attempt {
     pub number: u32,
     /// From 1.
     pub run: u32,
+    /// `att_…`
+    pub id: String,
     /// Which try of the run.
     #[serde(rename = "try")]
     pub tried: u32,
@@ -95,6 +97,10 @@ pub struct Attempt {
     pub error: Option<String>,
     /// More of why.
     pub detail: Option<String>,
+    /// The body of what was answered, as far as it is kept.
+    pub response_body: Option<String>,
+    /// There was more of it.
+    pub response_truncated: bool,
     /// Where the time went.
     pub timings: Timings,
 }
@@ -123,6 +129,8 @@ pub struct Timings {
 pub struct Accepted {
     /// Its id.
     pub id: String,
+    /// Whose it is.
+    pub account_id: String,
     /// Its deliveries.
     pub deliveries: Vec<Identified>,
     /// It had been taken in before.

@@ -4,6 +4,7 @@
 //! [`client`]. Never knows deliveries, their states, schedules or the log: a request comes in whole, an
 //! [`Outcome`] goes out.
 
+pub mod checker;
 pub mod classify;
 pub mod client;
 pub mod guard;
@@ -92,7 +93,8 @@ pub struct Answer {
     /// The status code, also an unregistered one: 101 and 200 to 999.
     pub status: u16,
     /// Fields of [`KEPT_HEADERS`] in the order they came, names in lower case, bytes that are not UTF-8
-    /// replaced, each value at most [`KEPT_HEADER_BYTES`].
+    /// replaced, each value at most [`KEPT_HEADER_BYTES`]. On top, of a body that is kept in part, the
+    /// `content-length` that was announced.
     pub headers: Vec<(&'static str, String)>,
     /// The first [`KEPT_BODY_BYTES`] at most, as they came.
     pub body: Bytes,
@@ -148,7 +150,9 @@ pub enum Reason {
     CertificateUnusable,
     /// TLS: it wants one of ours.
     ClientCertificateWanted,
-    /// TLS: no version or cipher in common.
+    /// TLS: it speaks only versions that are no longer spoken: 1.0, 1.1, or older.
+    TlsTooOld,
+    /// TLS: no cipher in common, or a client certificate that it does not ask for by name.
     NoCommonTls,
     /// TLS: what answers speaks something else.
     NotTls,
@@ -178,6 +182,7 @@ impl Reason {
             Reason::CertificateUnknownIssuer => "certificate-unknown-issuer",
             Reason::CertificateUnusable => "certificate-unusable",
             Reason::ClientCertificateWanted => "client-certificate-wanted",
+            Reason::TlsTooOld => "tls-too-old",
             Reason::NoCommonTls => "no-common-tls",
             Reason::NotTls => "not-tls",
             Reason::Alert => "alert",
@@ -190,6 +195,9 @@ impl Reason {
 /// The response fields that are kept; every other one (`set-cookie` first of all) is forgotten at once.
 pub const KEPT_HEADERS: [&str; 6] =
     ["content-type", "retry-after", "location", "date", "server", "x-request-id"];
+
+/// The field that says how long a body is that is kept in part.
+pub const CONTENT_LENGTH: &str = "content-length";
 
 /// Bytes kept of one response field: enough for a redirect's address, too little to fill a log.
 pub const KEPT_HEADER_BYTES: usize = 1024;

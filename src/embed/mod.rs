@@ -40,7 +40,6 @@ use std::time::Duration;
 
 use axum::Router;
 use hooklog_projections::ids::Seq;
-use hooklog_projections::time::Millis;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -51,7 +50,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::delivery::guard;
 use crate::engine::ServerPolicy;
 use crate::engine::handle::Handle;
-use crate::notify::{Channel, Teller};
+use crate::notify::{BUNDLE_FOR, Channel, Teller};
 use crate::secrets::MasterKey;
 use crate::store::{self, Store};
 
@@ -61,8 +60,6 @@ pub use queue::{Enqueue, Enqueued, Filter, Queue, TRIES_DEFAULT};
 pub use subscribe::Facts;
 pub use work::{Concurrency, Job, JobError, Workers, failed, permanent, retry_after};
 
-/// What an endpoint owes its owner is gathered so long before the owner is told (as the server does).
-const BUNDLE_FOR: Millis = Millis::from_secs(15 * 60);
 /// Answers of the API under way get this long at the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hooklog_projections::fact::{AccountSettings, Actor, BodyForm, EndpointSettings, Schemes};
+use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Schemes};
 use hooklog_projections::ids::{AccountId, DeliveryId, EndpointId, EndpointKey, EventId};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::{Rollout, Schedule};
@@ -86,20 +86,13 @@ impl Queue {
         let endpoint = EndpointId(drawn(live.clock.now(), &mut SystemChance));
         let key = EndpointKey { account: OWN_ACCOUNT, endpoint };
         let settings = EndpointSettings {
-            url: "".into(),
             // Jobs are aimed at it; events of the account go elsewhere.
             event_types: Vec::new(),
-            description: "".into(),
             schedule: Some(Schedule::Ukue),
-            response_policy: None,
-            timeout: Millis(10_000),
             in_flight_max: IN_FLIGHT_MAX as u32,
             schemes: Schemes { standard: false, ledger: false },
-            headers: Vec::new(),
-            rate_per_second: None,
-            disable_after: None,
-            body_form: BodyForm::Envelope,
             queue: Some(name.into()),
+            ..EndpointSettings::default()
         };
         match shared.ask(Command::CreateEndpoint { key, settings, signing: Vec::new(), secret: None }).await {
             Ok(_) => Ok(Queue { shared: shared.clone(), key, name: name.into() }),

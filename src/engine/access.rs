@@ -55,6 +55,8 @@ pub enum AccessCommand {
         hash: SecretHash,
         /// Of no use from then on.
         expires_at: Timestamp,
+        /// Where the pages lead back to. Was judged before.
+        return_url: Option<Text>,
     },
     /// Use a link up. Its secret was compared before.
     UseLink {
@@ -102,11 +104,12 @@ impl Engine {
                 }
                 self.note(actor, Fact::ApiKeyRevoked { key, account: row.account })
             }
-            AccessCommand::CreateLink { link, account, role, hash, expires_at } => {
+            AccessCommand::CreateLink { link, account, role, hash, expires_at, return_url } => {
                 if self.account(account)?.is_none() {
                     return Ok(Err(Rejection::UnknownAccount));
                 }
-                self.note(actor, Fact::PortalLinkCreated { link, account, role, hash, expires_at })
+                let made = Fact::PortalLinkCreated { link, account, role, hash, expires_at, return_url };
+                self.note(actor, made)
             }
             AccessCommand::UseLink { link } => {
                 let row = self.rows.over(&**self.log.disk()).get::<PortalLinks>(&link)?;

@@ -13,6 +13,7 @@ use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{DueKey, Key};
 use hooklog_projections::time::Timestamp;
 
+use super::command::TEST_TYPE;
 use super::{Attempt, Engine, Fatal, INTERRUPTIONS_ALONE, InFlight, of};
 use crate::log::{self, Log};
 use crate::scheduler::{DueEntry, DueSource, Start};
@@ -114,7 +115,7 @@ impl Engine {
         row: &Delivery,
         due_at: Timestamp,
     ) -> Result<(), Fatal> {
-        let tell_owner = self.policies(endpoint)?.retries;
+        let tell_owner = self.policies(endpoint)?.retries && &*row.event_type != TEST_TYPE;
         let fact = Fact::Dead {
             of: of(key, endpoint, row.latest),
             reason: DeadReason::Expired,

@@ -20,6 +20,8 @@ use crate::log::Body;
 pub const FAN_OUT_MAX: usize = 100;
 /// The most endpoints of an account, unless the operator says otherwise.
 pub const ENDPOINTS_MAX: usize = 1_000;
+/// The type of a test event. Its owner is not written to if it does not arrive: whoever sent it is looking.
+pub const TEST_TYPE: &str = "hooklog.test";
 /// The most signing keys of an endpoint that sign at a time: a rotation lets the oldest beyond that go.
 pub const LIVE_KEYS_MAX: usize = 3;
 
@@ -223,14 +225,22 @@ pub enum Command {
         /// For people.
         reason: Text,
     },
-    /// The owner of an endpoint was told of dead deliveries.
+    /// Close what an owner is to be told of an endpoint into a message. Nothing is done if there is nothing to tell,
+    /// or a message is under way.
+    BeginTelling {
+        /// Of which endpoint.
+        key: EndpointKey,
+    },
+    /// A message to an owner ended.
     OwnerTold {
         /// Of which endpoint.
         key: EndpointKey,
-        /// Which.
-        deliveries: Vec<Seq>,
+        /// Where it was begun. Nothing is done if it was ended before.
+        began: Seq,
         /// By which way.
         channel: Text,
+        /// Why it was refused for good; `None` if it was taken.
+        refused: Option<Text>,
     },
 }
 

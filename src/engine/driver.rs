@@ -20,7 +20,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::handle::{Handle, Health};
-use super::{Answer, Attempt, Command, Engine, Fatal, Input, Rejection, Ticket};
+use super::{Answer, Attempt, Command, Engine, Fatal, Input, Rejection, Ticket, Turn};
 use crate::clock::{Clock, Jump, Steady, SystemChance};
 use crate::delivery::{Fault, Outcome};
 use crate::log::{self, Snapshot};
@@ -210,23 +210,15 @@ impl Driver {
             let turn = turn?;
             more = turn.more || !self.engine.has_room();
             self.health.turned(&self.engine, self.clock.monotonic());
-            self.answer(turn.answers);
+            let wrote = turn.entries > 0;
             for settle in self.settles.drain(..) {
                 let _ = settle.send(self.engine.log.snapshot());
             }
-            if !turn.attempts.is_empty() {
-                self.let_go(turn.attempts);
-            }
+            self.hand_out(turn);
             for drained in self.drains.drain(..) {
                 let _ = drained.send(());
             }
-            if turn.owed {
-                self.health.owed.notify_one();
-            }
-            if turn.bulk {
-                self.health.bulk.notify_one();
-            }
-            self.upkeep(&mut upkeep, turn.entries > 0)?;
+            self.upkeep(&mut upkeep, wrote)?;
             if stop {
                 let now = self.now();
                 self.engine.begin(now);
@@ -312,8 +304,7 @@ impl Driver {
             Message::Control(Control::Switch(rebuilt, reply)) => {
                 // The batch in the making is of the old views: it goes first.
                 let turn = self.engine.finish()?;
-                self.answer(turn.answers);
-                self.let_go(turn.attempts);
+                self.hand_out(turn);
                 let switched = self.engine.switch(*rebuilt);
                 let fatal = switched.is_err();
                 let _ = reply.send(switched);
@@ -330,6 +321,20 @@ impl Driver {
             Message::Control(Control::Stop) => return Ok(true),
         }
         Ok(false)
+    }
+
+    /// What a turn did is durable: whoever waits for any of it hears so, and its requests leave.
+    fn hand_out(&mut self, turn: Turn) {
+        self.answer(turn.answers);
+        if !turn.attempts.is_empty() {
+            self.let_go(turn.attempts);
+        }
+        if turn.owed {
+            self.health.owed.notify_one();
+        }
+        if turn.bulk {
+            self.health.bulk.notify_one();
+        }
     }
 
     /// The answers are durable. Jobs for a worker that has gone meanwhile are taken back at once.

@@ -21,6 +21,7 @@ mod replay;
 pub mod requests;
 mod reseal;
 pub mod server_policy;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -36,13 +37,13 @@ use hooklog_projections::lane::{Lanes, Pace};
 use hooklog_projections::lifecycle::{Delivery, Illegal};
 use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{Key, Tables};
-use hooklog_projections::time::{Millis, Timestamp};
+use hooklog_projections::time::Timestamp;
 use hooklog_projections::{FoldError, TABLES};
 
 use crate::clock::Chance;
 use crate::delivery::Outcome;
 use crate::log::{self, Body, BodySlot, Log, Pending, Space};
-use crate::scheduler::{Breaker, LaneLimits, Limits, RetryPolicy, Scheduler, Start, Target};
+use crate::scheduler::{LaneLimits, Limits, Scheduler, Start, Target};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
@@ -61,12 +62,6 @@ pub const BATCH_BYTES: usize = 1 << 20;
 pub const SETTLE_ENTRIES: u64 = 4096;
 /// Accounts whose rows are kept in memory.
 const ACCOUNTS_CACHED: usize = 10_000;
-/// Failures in a row, none of them a client error, after which an endpoint is taken to be down.
-pub const BREAKER_FAILURES: u32 = 5;
-/// Between two probes of an endpoint that is down: at first, then doubling up to the most. A backlog begins to
-/// drain at most that long after the endpoint is well again.
-const BREAKER_PAUSE: Millis = Millis(1_000);
-const BREAKER_PAUSE_MAX: Millis = Millis(30_000);
 /// Interruptions after which a delivery is suspected of killing the process, and sent alone.
 pub const INTERRUPTIONS_ALONE: u32 = 3;
 
@@ -362,9 +357,9 @@ impl Engine {
             Command::TakeRequest { key, request } => self.take_request(actor, key, request),
             Command::EndRequest { key, answer } => self.end_request(actor, key, answer),
             Command::RemoveEndpoint { key, reason } => self.remove_endpoint(actor, key, reason),
-            Command::OwnerTold { key, deliveries, channel } => {
-                self.record(actor, Fact::OwnerTold { key, deliveries, channel })?;
-                Ok(Ok(Answer::Done))
+            Command::BeginTelling { key } => self.begin_telling(actor, key),
+            Command::OwnerTold { key, began, channel, refused } => {
+                self.owner_told(actor, (key, began), channel, refused)
             }
         }
     }
@@ -388,7 +383,12 @@ impl Engine {
             | Fact::EndpointResumed { key } => drop(self.accounts.remove(&key.account)),
             _ => {}
         }
-        if matches!(entry.fact, Fact::Dead { tell_owner: true, .. } | Fact::EndpointDisabled { .. }) {
+        if matches!(
+            entry.fact,
+            Fact::Dead { tell_owner: true, .. }
+                | Fact::EndpointDisabled { .. }
+                | Fact::EndpointKeptFailing { .. }
+        ) {
             self.batch.turn.owed = true;
         }
         self.batch.entries.push(entry);
@@ -461,14 +461,12 @@ impl Engine {
                 settings.rate_per_second,
             ));
         }
-        let breaker = if lane.down >= BREAKER_FAILURES {
-            let hold_max = RetryPolicy::of(&self.policies(key)?.schedule).hold_max();
-            let hold_max = self.policy.played(hold_max);
-            let pause = BREAKER_PAUSE.0 << (lane.down - BREAKER_FAILURES).min(5);
-            let pause = self.policy.played(Millis(pause.min(BREAKER_PAUSE_MAX.0)));
-            Some(Breaker { probe_at: lane.failed_at + pause.min(hold_max), hold_max })
-        } else {
-            None
+        let breaker = match lane.down {
+            0 => None,
+            _ => {
+                let schedule = self.policies(key)?.schedule;
+                self.policy.breaker(&lane, &schedule)
+            }
         };
         Ok(LaneLimits {
             target: Target::of(endpoint.as_ref().map_or("", |row| &row.settings.url)),

@@ -12,11 +12,12 @@ use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Schedule, Text};
 use hooklog_projections::tables::Tables;
 use hooklog_projections::time::{Micros, Millis, Timestamp};
 
+use super::command::TEST_TYPE;
 use super::server_policy::OnGone;
 use super::{CachedAccount, Engine, Fatal, InFlight, of};
 use crate::clock::Chance;
 use crate::delivery::classify::{Heard, Ruling, Verdict, classify};
-use crate::delivery::{Answer, Fault, Outcome};
+use crate::delivery::{Answer, CONTENT_LENGTH, Fault, Outcome};
 use crate::log::{Body, BodySlot};
 use crate::scheduler::RetryPolicy;
 
@@ -64,7 +65,10 @@ impl Engine {
         let row = self.in_flight_row(&out)?;
         match (verdict.ruling, outcome.result) {
             (Ruling::Delivered, Ok(answer)) => {
-                let response = self.response(&answer, outcome.took, course, chance);
+                // Of a success only what was left out is told.
+                let mut fields = fields(&answer);
+                fields.retain(|(name, _)| &**name == CONTENT_LENGTH);
+                let response = Response { fields, ..self.response(&answer, outcome.took, course, chance) };
                 let fact = Fact::Delivered {
                     of: of(out.delivery, out.endpoint, row.latest),
                     attempt: row.attempts,
@@ -197,7 +201,7 @@ impl Engine {
             of: of(out.delivery, out.endpoint, row.latest),
             reason,
             was_due_at: None,
-            tell_owner: policies.retries,
+            tell_owner: policies.retries && &*row.event_type != TEST_TYPE,
         };
         self.record(Actor::Hooklog, fact)?;
         if verdict.ruling == Ruling::Gone && self.policy.on_gone == OnGone::Disable {
@@ -206,7 +210,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Disables an endpoint that has done nothing but fail for too long.
+    /// Disables an endpoint that has done nothing but fail for too long, or notes once that its owner is to hear of
+    /// it, where the operator wants that.
     fn disable_if_failing(&mut self, key: EndpointKey) -> Result<(), Fatal> {
         let lane = self.rows.over(&**self.log.disk()).get::<Lanes>(&key)?.unwrap_or_default();
         let own = self.endpoint(key)?.and_then(|endpoint| endpoint.settings.disable_after);
@@ -214,6 +219,13 @@ impl Engine {
         match lane.failing_since {
             Some(since) if self.now.since(since) >= after => {
                 self.disable(key, DisabledReason::Failing { since })
+            }
+            Some(since) if self.policy.keeps_failing(since, self.now) && !lane.noticed => {
+                // An account without retries is told nothing, as of its deaths.
+                if self.policies(key)?.retries {
+                    self.record(Actor::Hooklog, Fact::EndpointKeptFailing { key, since })?;
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -2,13 +2,21 @@
 
 use hooklog_projections::fact::{AccountSettings, EndpointSettings};
 use hooklog_projections::ids::AccountId;
+use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
-use hooklog_projections::time::Millis;
+use hooklog_projections::time::{Millis, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::command::ENDPOINTS_MAX;
 use crate::delivery::request::SignatureHeader;
-use crate::scheduler::RetryPolicy;
+use crate::scheduler::{Breaker, RetryPolicy};
+
+/// Failures in a row, none of them a client error, after which an endpoint is taken to be down.
+pub const BREAKER_FAILURES: u32 = 5;
+/// Between two probes of an endpoint that is down: at first, then doubling up to the most. A backlog begins to
+/// drain at most that long after the endpoint is well again.
+const BREAKER_PAUSE: Millis = Millis(1_000);
+const BREAKER_PAUSE_MAX: Millis = Millis(30_000);
 
 /// Server-wide defaults and limits.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ pub struct ServerPolicy {
     pub on_gone: OnGone,
     /// Nothing but failures for this long disables an endpoint.
     pub disable_after: Millis,
+    /// Nothing but failures for this long, and the endpoint's owner is told; nobody is if absent.
+    pub failing_notice_after: Option<Millis>,
     /// Carries the signature made with an account's secret.
     pub signature_header: SignatureHeader,
 }
@@ -58,12 +68,18 @@ impl Default for ServerPolicy {
             on_gone: OnGone::Disable,
             // Five days, as the field does it.
             disable_after: Millis::from_secs(5 * 24 * 3600),
+            failing_notice_after: None,
             signature_header: SignatureHeader::default(),
         }
     }
 }
 
 impl ServerPolicy {
+    /// Whether the owner of an endpoint that has only failed since then is to hear of it by now.
+    pub fn keeps_failing(&self, since: Timestamp, now: Timestamp) -> bool {
+        self.failing_notice_after.is_some_and(|after| now.since(since) >= self.played(after))
+    }
+
     /// Whether an account's failed deliveries are retried. As the percentage grows, accounts only join.
     pub fn retries(&self, account: AccountId, settings: &AccountSettings) -> bool {
         match settings.webhook_retries {
@@ -87,8 +103,24 @@ impl ServerPolicy {
         if !self.retries(account, owner) {
             return 1;
         }
-        let schedule = endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule);
-        RetryPolicy::of(schedule).tries(max_tries)
+        RetryPolicy::of(self.schedule(owner, endpoint)).tries(max_tries)
+    }
+
+    /// The schedule that holds for an endpoint.
+    pub fn schedule<'a>(
+        &'a self,
+        owner: &'a AccountSettings,
+        endpoint: &'a EndpointSettings,
+    ) -> &'a Schedule {
+        endpoint.schedule.as_ref().or(owner.schedule.as_ref()).unwrap_or(&self.schedule)
+    }
+
+    /// The circuit breaker of an endpoint with that schedule; `None` while it is closed.
+    pub fn breaker(&self, lane: &Lane, schedule: &Schedule) -> Option<Breaker> {
+        let beyond = lane.down.checked_sub(BREAKER_FAILURES)?;
+        let hold_max = self.played(RetryPolicy::of(schedule).hold_max());
+        let pause = self.played(Millis((BREAKER_PAUSE.0 << beyond.min(5)).min(BREAKER_PAUSE_MAX.0)));
+        Some(Breaker { probe_at: lane.failed_at + pause.min(hold_max), hold_max })
     }
 
     /// A wait as it is played.

@@ -4,6 +4,7 @@ use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{DeadReason, DisabledReason, Entry, Fact, Failure};
 use hooklog_projections::lifecycle::State;
 use hooklog_projections::policy::{ErrorClass, Rollout};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 
 use super::words::{actor, capital, first_line, moment_near, quoted, span};
@@ -131,9 +132,13 @@ impl<'a> Told<'a> {
         let gate = self.known.gate_until;
         let failed = self.failed_words();
         let mut reasons = Vec::new();
-        let start = due_at.max(gate);
+        let breaker = self.known.breaker.filter(|breaker| breaker.until > due_at);
+        let start = due_at.max(gate).max(breaker.map_or(Timestamp(0), |breaker| breaker.until));
         let sentence = match (&failed, start > self.known.now) {
             (Some(failed), true) => format!("Not yet. {failed}. Next try {}.", self.ahead(start)),
+            (Some(failed), false) if breaker.is_some() => {
+                format!("Not yet. {failed}. The next try starts when it is its turn.")
+            }
             (Some(failed), false) => {
                 format!("Not yet. {failed}. The next try starts as soon as there is room.")
             }
@@ -143,6 +148,12 @@ impl<'a> Told<'a> {
                     self.host,
                     self.ahead(start)
                 )
+            }
+            (None, true) if breaker.is_some() => {
+                format!("Not yet. {} seems to be down; the first try is {}.", self.host, self.ahead(start))
+            }
+            (None, false) if breaker.is_some() => {
+                format!("Not yet. {} seems to be down; the first try starts when it is its turn.", self.host)
             }
             (None, true) => format!("Not yet. It is not due yet: the first try is {}.", self.ahead(start)),
             (None, false) if self.known.endpoint.settings.queue.is_some() => {
@@ -159,6 +170,13 @@ impl<'a> Told<'a> {
                 self.when(gate)
             ));
         }
+        if let Some(breaker) = breaker {
+            reasons.push(format!(
+                "{} gave no answer, or a server error, {} times in a row: its circuit breaker is open and lets one \
+                 request at a time through, until one arrives.",
+                self.host, breaker.failures
+            ));
+        }
         if let (Some((.., rule, _)), true) = (self.failure, failed.is_some()) {
             reasons.push(format!("The rule `{rule}` says to try again."));
         }
@@ -167,6 +185,8 @@ impl<'a> Told<'a> {
         }
         let next_step = if gate > self.known.now && gate > due_at {
             "Wait: all that goes to this endpoint waits as long as it asked for."
+        } else if breaker.is_some() {
+            "Ask its owner to mend it; as soon as one request arrives, all that waits goes out."
         } else if start > self.known.now {
             "Wait, or have it tried at once (retry-now)."
         } else if self.known.endpoint.settings.queue.is_some() {
@@ -288,16 +308,11 @@ impl<'a> Told<'a> {
         if let Some((_, rule, _)) = self.failure {
             reasons.push(format!("The verdict is of the rule `{rule}`."));
         }
-        reasons.push(match (self.tell_owner, self.known.owed, &self.known.account.settings.owner_email) {
-            (false, ..) if *reason == DeadReason::Imported => {
+        reasons.push(match reason {
+            DeadReason::Imported => {
                 "The account's owner is not told again of what was given up before.".into()
             }
-            (false, ..) => "The account's owner is not told: the account has no retries.".into(),
-            (true, true, Some(_)) => "The account's owner is yet to be told.".into(),
-            (true, true, None) => {
-                "The account's owner is yet to be told; the account names no e-mail.".into()
-            }
-            (true, false, _) => "The account's owner was told.".into(),
+            _ => self.owner(),
         });
         match &self.known.endpoint.hold {
             None => {}
@@ -313,6 +328,34 @@ impl<'a> Told<'a> {
             }
         }
         Explanation { sentence, reasons, next_step }
+    }
+
+    /// Whether the owner knows of the death.
+    fn owner(&self) -> String {
+        let email = self.known.account.settings.owner_email.as_ref();
+        match (self.tell_owner, self.known.word, email) {
+            (false, ..) => "The account's owner is not told: the account has no retries.".into(),
+            (true, Word::Owed, Some(_)) => "The account's owner is yet to be told.".into(),
+            (true, Word::Owed, None) => {
+                "The account's owner is yet to be told; the account names no e-mail.".into()
+            }
+            (true, Word::Begun(at), _) => {
+                format!("A message to the account's owner is under way since {}.", self.when(*at))
+            }
+            (true, Word::Told { at, channel }, _) if **channel == *"log" => format!(
+                "The account's owner was not told: this server has no way to; it stands in its log of {}.",
+                self.when(*at)
+            ),
+            (true, Word::Told { at, channel }, _) => {
+                let by = if **channel == *"mail" { " by e-mail" } else { "" };
+                format!("The account's owner was told{by} at {}.", self.when(*at))
+            }
+            (true, Word::Refused { at, why }, _) => format!(
+                "The account's owner could not be told: the message was refused at {} ({}).",
+                self.when(*at),
+                first_line(why)
+            ),
+        }
     }
 
     pub(super) fn cancelled(&self, at: Timestamp) -> Explanation {

@@ -17,12 +17,13 @@ mod words;
 use hooklog_projections::account::{Account, Endpoint};
 use hooklog_projections::fact::Entry;
 use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 
 use delivery::Told;
 pub use event::{explain_event, not_yet_taken_in};
-pub use words::{actor, moment, moment_near, span};
+pub use words::{actor, is_invisible, moment, moment_near, plain, span};
 
 /// An answer for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -45,6 +46,15 @@ impl Explanation {
     }
 }
 
+/// An open circuit breaker, as it bears on one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenBreaker {
+    /// Failures since the last success that say that the endpoint is down.
+    pub failures: u32,
+    /// No try of the delivery starts before.
+    pub until: Timestamp,
+}
+
 /// All that an answer about one delivery is made from.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
@@ -58,12 +68,14 @@ pub struct Known<'a> {
     pub account: &'a Account,
     /// Until when the endpoint asked to be left alone; past if it did not.
     pub gate_until: Timestamp,
+    /// The endpoint's circuit breaker, if it is open.
+    pub breaker: Option<OpenBreaker>,
     /// Deliveries that wait for the endpoint, where it is known.
     pub waiting: Option<u64>,
     /// Tries of a run, with the policies that hold then.
     pub tries: u32,
-    /// Whether it is dead and its owner is yet to be told.
-    pub owed: bool,
+    /// How far its owner was told, if it is dead.
+    pub word: &'a Word,
     /// The moment of the question.
     pub now: Timestamp,
     /// That moment is in the past, and everything here is as it was then.

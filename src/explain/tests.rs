@@ -3,11 +3,12 @@
 use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{
     AccountSettings, Actor, BodyRef, DeadReason, DisabledReason, Ended, EndpointSettings, Fact, Failure, Of,
-    Response, Schemes, Sealed,
+    Response, Sealed,
 };
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, EventId, Seq};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::{ErrorClass, Rollout};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::Millis;
 
 use super::*;
@@ -23,8 +24,9 @@ struct Case {
     endpoint: Endpoint,
     account: Account,
     lane: Lane,
+    breaker: Option<OpenBreaker>,
     tries: u32,
-    owed: bool,
+    word: Word,
     now: Timestamp,
 }
 
@@ -62,18 +64,7 @@ impl Case {
             endpoint: Endpoint {
                 settings: EndpointSettings {
                     url: "https://hooks.customer.example/in?token=s3cret".into(),
-                    event_types: vec!["*".into()],
-                    description: "".into(),
-                    schedule: None,
-                    response_policy: None,
-                    timeout: Millis(10_000),
-                    in_flight_max: 8,
-                    schemes: Schemes { standard: true, ledger: true },
-                    headers: vec![],
-                    rate_per_second: None,
-                    disable_after: None,
-                    body_form: Default::default(),
-                    queue: None,
+                    ..EndpointSettings::default()
                 },
                 signing: vec![],
                 version: 1,
@@ -93,8 +84,9 @@ impl Case {
                 created_at: START,
             },
             lane: Lane { waiting: 1, ..Lane::default() },
+            breaker: None,
             tries: 6,
-            owed: false,
+            word: Word::Told { at: at(1_200), channel: "mail".into() },
             now: START,
         }
     }
@@ -190,11 +182,23 @@ impl Case {
     }
 
     fn explained(&self) -> Explanation {
-        let Case { story, delivery, endpoint, account, lane, tries, owed, now, .. } = self;
-        let (tries, owed, now) = (*tries, *owed, *now);
+        let Case { story, delivery, endpoint, account, lane, breaker, tries, word, now, .. } = self;
+        let (tries, now) = (*tries, *now);
         let (gate_until, waiting, as_of) = (lane.gate_until, Some(lane.waiting), false);
-        let known =
-            Known { delivery, story, endpoint, account, gate_until, waiting, tries, owed, now, as_of };
+        let breaker = *breaker;
+        let known = Known {
+            delivery,
+            story,
+            endpoint,
+            account,
+            gate_until,
+            breaker,
+            waiting,
+            tries,
+            word,
+            now,
+            as_of,
+        };
         explain(&known)
     }
 
@@ -216,15 +220,20 @@ impl Case {
         endpoint.hold = endpoint.hold.filter(|hold| match hold {
             Hold::Paused { at, .. } | Hold::Disabled { at, .. } | Hold::Removed { at, .. } => *at <= moment,
         });
+        let word = match &self.word {
+            Word::Begun(at) | Word::Told { at, .. } | Word::Refused { at, .. } if *at > moment => Word::Owed,
+            word => word.clone(),
+        };
         let known = Known {
             delivery: &delivery,
             story: &story,
             endpoint: &endpoint,
             account: &self.account,
             gate_until: self.lane.gate_until,
+            breaker: None,
             waiting: None,
             tries: self.tries,
-            owed: self.owed,
+            word: &word,
             now: moment,
             as_of: true,
         };
@@ -419,17 +428,17 @@ fn dead() {
     insta::assert_snapshot!(exhausted().picture(), @"
     No. Given up at 14:05:02 UTC after 6 attempts. Attempt 6 of 6 failed: hooks.customer.example answered HTTP 503 after 1.2 s.
     - The verdict is of the rule `ledger: 503`.
-    - The account's owner was told.
+    - The account's owner was told by e-mail at 14:20:00 UTC.
     > Ask the owner of hooks.customer.example to mend it, then replay the event.
     ");
-    insta::assert_snapshot!(exhausted().with(|case| case.owed = true).picture(), @"
+    insta::assert_snapshot!(exhausted().with(|case| case.word = Word::Owed).picture(), @"
     No. Given up at 14:05:02 UTC after 6 attempts. Attempt 6 of 6 failed: hooks.customer.example answered HTTP 503 after 1.2 s.
     - The verdict is of the rule `ledger: 503`.
     - The account's owner is yet to be told.
     > Ask the owner of hooks.customer.example to mend it, then replay the event.
     ");
     insta::assert_snapshot!(exhausted().with(|case| {
-        case.owed = true;
+        case.word = Word::Owed;
         case.account.settings.owner_email = None;
     }).picture(), @"
     No. Given up at 14:05:02 UTC after 6 attempts. Attempt 6 of 6 failed: hooks.customer.example answered HTTP 503 after 1.2 s.
@@ -441,7 +450,7 @@ fn dead() {
     insta::assert_snapshot!(refused.picture(), @"
     No. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 404 after 1.2 s, which says that trying again is pointless; given up at 14:00:01 UTC.
     - The verdict is of the rule `ledger: 404`.
-    - The account's owner was told.
+    - The account's owner was told by e-mail at 14:20:00 UTC.
     > Ask the owner of hooks.customer.example why it refuses this event, then replay it.
     ");
     let gone = Case::due(0).attempted(0).failed(1, answered(410)).dead(1, DeadReason::Refused, true);
@@ -450,7 +459,7 @@ fn dead() {
     }).picture(), @"
     No. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 410 after 1.2 s, which says that trying again is pointless; given up at 14:00:01 UTC.
     - The verdict is of the rule `ledger: 410`.
-    - The account's owner was told.
+    - The account's owner was told by e-mail at 14:20:00 UTC.
     - The endpoint is disabled: nothing is replayed to it until it is resumed.
     > Ask the owner of hooks.customer.example why it refuses this event, then replay it.
     ");
@@ -605,6 +614,8 @@ fn every_answer_now_and_as_of_each_moment() {
         })
     };
     let hold = |hold: Hold| move |case: &mut Case| case.endpoint.hold = Some(hold);
+    let broken =
+        |secs| move |case: &mut Case| case.breaker = Some(OpenBreaker { failures: 7, until: at(secs) });
     let disabled = |reason| Hold::Disabled { reason, at: at(30) };
     let one = || Case::due(0).attempted(0);
     let died = || one().failed(1, answered(404)).dead(1, DeadReason::Refused, true);
@@ -618,7 +629,30 @@ fn every_answer_now_and_as_of_each_moment() {
         ("late for its second try", failing(1).asked(90)),
         ("given up after six tries", failing(6).dead(302, DeadReason::Exhausted, true).asked(3_600)),
         ("refused", died().asked(60)),
-        ("refused, the owner yet to be told", died().asked(60).with(|case| case.owed = true)),
+        (
+            "refused, and so was the message to its owner",
+            died().asked(2_000).with(|case| {
+                let why = "550 5.1.1 no such user".into();
+                case.word = Word::Refused { at: at(1_201), why };
+            }),
+        ),
+        (
+            "refused, the owner told by the product",
+            died().asked(2_000).with(|case| {
+                case.word = Word::Told { at: at(1_201), channel: "notifications".into() };
+            }),
+        ),
+        (
+            "refused, and no way to the owner",
+            died().asked(2_000).with(|case| {
+                case.word = Word::Told { at: at(1_201), channel: "log".into() };
+            }),
+        ),
+        (
+            "refused, a message to the owner under way",
+            died().asked(2_000).with(|case| case.word = Word::Begun(at(1_200))),
+        ),
+        ("refused, the owner yet to be told", died().asked(60).with(|case| case.word = Word::Owed)),
         (
             "no retries",
             one().failed(1, answered(500)).dead(1, DeadReason::RetriesOff, false).with(|case| {
@@ -652,6 +686,11 @@ fn every_answer_now_and_as_of_each_moment() {
         ),
         ("gated", failing(1).asked(10).with(|case| case.lane.gate_until = at(3_600))),
         ("gated before the first try", Case::due(0).asked(10).with(|case| case.lane.gate_until = at(3_600))),
+        ("behind an open breaker", failing(1).asked(90).with(broken(100))),
+        ("behind an open breaker before the first try", Case::due(0).asked(10).with(broken(20))),
+        ("next behind an open breaker", failing(1).asked(90).with(broken(80))),
+        ("first behind an open breaker", Case::due(0).asked(10).with(broken(8))),
+        ("not due before the breaker lets it through", failing(1).asked(10).with(broken(11))),
         (
             "cut off by a restart",
             one().failed(5, error(ErrorClass::Interrupted, 0)).rescheduled(5, 5).asked(6),

@@ -41,6 +41,22 @@ pub fn actor(actor: &Actor) -> String {
     }
 }
 
+/// Foreign text within a sentence of ours: on one line, at most so long, without characters that hide, turn or end
+/// others, and without what mail clients make a link of.
+pub fn plain(text: &str, chars_max: usize) -> String {
+    let shown = |c: char| if c.is_control() || is_invisible(c) { '\u{fffd}' } else { c };
+    let mut plain: String = text.chars().take(chars_max).map(shown).collect();
+    if text.chars().nth(chars_max).is_some() {
+        plain.push('…');
+    }
+    plain.replace("://", ": //")
+}
+
+/// Whether a character shows nothing, or turns others around.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
 fn stamp(at: Timestamp) -> jiff::Timestamp {
     i64::try_from(at.0)
         .ok()

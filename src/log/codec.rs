@@ -3,8 +3,8 @@
 //!
 //! Never knows what a value means.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 
@@ -27,16 +27,27 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// [`Error::NewerFormat`] for a version this program does not know, [`Error::BadValue`] for bytes that are no
 /// `T`, or more than one.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    let (version, mut rest) = bytes.split_first().ok_or_else(|| Error::BadValue("it is empty".into()))?;
-    match *version {
-        VERSION => {}
-        0 => return Err(Error::BadValue("its version is 0".into())),
-        newer => {
-            return Err(Error::NewerFormat { what: "value", found: newer.into(), known: VERSION.into() });
-        }
-    }
+    let mut rest = of_our_version(bytes)?;
     let value = rmp_serde::decode::from_read(&mut rest).map_err(|e| Error::BadValue(e.to_string()))?;
     if rest.is_empty() { Ok(value) } else { Err(Error::BadValue(format!("{} bytes too many", rest.len()))) }
+}
+
+/// Reads of a stored value what `T` borrows from it, for whoever looks at many and keeps few. Unlike [`decode`], it
+/// does not see bytes that follow the value.
+///
+/// # Errors
+/// As [`decode`].
+pub fn glance<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
+    rmp_serde::from_slice(of_our_version(bytes)?).map_err(|e| Error::BadValue(e.to_string()))
+}
+
+fn of_our_version(bytes: &[u8]) -> Result<&[u8], Error> {
+    let (version, rest) = bytes.split_first().ok_or_else(|| Error::BadValue("it is empty".into()))?;
+    match *version {
+        VERSION => Ok(rest),
+        0 => Err(Error::BadValue("its version is 0".into())),
+        newer => Err(Error::NewerFormat { what: "value", found: newer.into(), known: VERSION.into() }),
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +88,7 @@ mod tests {
         Cancelled OwnerTold AccountSecretChanged Resealed SigningKeysChanged ResealBegan ApiKeyCreated ApiKeyRotated
         ApiKeyRevoked PortalLinkCreated PortalLinkUsed SecretRevealed
         BulkReplayStarted BulkReplayAdvanced BulkReplayCancelled BulkReplayEnded EndpointRemoved EndpointSecretChanged
-        RequestTaken RequestEnded
+        RequestTaken RequestEnded TellingBegan EndpointKeptFailing
     }
 
     /// One of each, in the order of the list. Changing one changes its golden file: add fields, never alter.
@@ -231,7 +242,13 @@ mod tests {
                 bulk: Some(ReplayId(0x9)),
             },
             Fact::Cancelled { of, due_at: Timestamp(7), reason: "wrong customer".into() },
-            Fact::OwnerTold { key, deliveries: vec![Seq(7), Seq(300)], channel: "log".into() },
+            Fact::OwnerTold {
+                key,
+                deliveries: vec![Seq(7), Seq(300)],
+                channel: "log".into(),
+                began: Some(Seq(299)),
+                refused: Some("550 5.1.1 no such user".into()),
+            },
             Fact::AccountSecretChanged { account: key.account, secret: Sealed(vec![1, 2, 4]) },
             Fact::Resealed { id_key: Sealed(vec![1, 2, 5]) },
             Fact::SigningKeysChanged { key, signing },
@@ -257,6 +274,7 @@ mod tests {
                 role: Role::AccountRead,
                 hash: SecretHash([6; 32]),
                 expires_at: Timestamp(1_760_000_900_000),
+                return_url: Some("https://app.customer.example/webhooks".into()),
             },
             Fact::PortalLinkUsed { link: PortalLinkId(4), account: key.account },
             Fact::SecretRevealed {
@@ -299,6 +317,8 @@ mod tests {
                     body: Sealed(vec![1, 2, 7]),
                 }),
             },
+            Fact::TellingBegan { key },
+            Fact::EndpointKeptFailing { key, since: Timestamp(1_760_000_000_000) },
         ]
     }
 
@@ -309,6 +329,8 @@ mod tests {
             match fact {
                 Fact::Enqueued { late, bulk, .. } => (*late, *bulk) = (false, None),
                 Fact::Replayed { bulk, .. } => *bulk = None,
+                Fact::PortalLinkCreated { return_url, .. } => *return_url = None,
+                Fact::OwnerTold { began, refused, .. } => (*began, *refused) = (None, None),
                 Fact::Delivered { response, .. }
                 | Fact::Failed { failure: Failure::Answered(response), .. } => {
                     (response.course, response.fields) = (None, Vec::new());

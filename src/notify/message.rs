@@ -1,22 +1,31 @@
-//! What an owner is told, as plain words and as JSON. Pure; holds no payload and no secret, only host names.
+//! What an owner is told, as plain words, as HTML and as JSON. Pure; holds no payload and no secret, only host names.
+//!
+//! All words stand once, as [`Part`]s, and are written twice: as text and as HTML. Whatever a customer or a receiver
+//! wrote is bounded, on one line, and without characters that hide or turn others around.
 
 use hooklog_projections::account::{Account, Endpoint};
 use hooklog_projections::fact::{DeadReason, DisabledReason, EndpointSettings};
 use hooklog_projections::ids::{DeliveryId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::{Delivery, State};
+use hooklog_projections::policy::ErrorClass;
+use hooklog_projections::telling::News;
+use hooklog_projections::time::Timestamp;
+use maud::{DOCTYPE, html};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// Deliveries that a message names one by one; the rest is a number.
-pub const NAMED_MAX: usize = 20;
+use crate::explain::{moment, moment_near, plain, span};
+
+/// Characters of a host name, an event type or an account's name in a message.
+const NAME_CHARS_MAX: usize = 80;
 
 /// What an account's owner is told of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// `webhook.deliveries_dead` or `webhook.endpoint_disabled`.
+    /// `webhook.deliveries_dead`, `webhook.endpoint_disabled` or `webhook.endpoint_failing`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The same for the same deliveries, however often it is sent: the receiver's key to drop a repeat.
+    /// The same however often the message is sent: the receiver's key to drop a repeat.
     pub id: String,
     /// Whose.
     pub account_id: String,
@@ -26,14 +35,20 @@ pub struct Message {
     pub endpoint_id: String,
     /// Its host.
     pub endpoint_host: String,
-    /// How many deliveries died; 0 for a disabled endpoint.
-    pub count: usize,
-    /// The first of them; none for a disabled endpoint.
+    /// How many deliveries died.
+    pub count: u64,
+    /// The first of them.
     pub deliveries: Vec<DeadDelivery>,
+    /// Why Hooklog disabled the endpoint, if it did.
+    pub disabled_because: Option<&'static str>,
+    /// Since when it has done nothing but fail, if that is to be told.
+    pub failing_since: Option<String>,
     /// One line.
     pub subject: String,
     /// Plain text.
     pub text: String,
+    /// The same as a page.
+    pub html: String,
 }
 
 /// One dead delivery in a message.
@@ -49,231 +64,273 @@ pub struct DeadDelivery {
     pub tries: u32,
     /// Why it was given up, and how the last attempt ended.
     pub reason: String,
+    /// Its event's page, where the server knows its own address.
+    pub url: Option<String>,
 }
 
-/// The message about an endpoint's dead deliveries.
-pub fn dead(
-    key: EndpointKey,
-    account: &Account,
-    endpoint: &Endpoint,
-    deliveries: &[(DeliveryId, Delivery)],
-) -> Message {
-    let host = host(&endpoint.settings);
-    let named: Vec<_> = deliveries.iter().take(NAMED_MAX).map(|(id, row)| named(*id, row)).collect();
-    let count = deliveries.len();
-    let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
-    let mut text =
-        format!("{events} could not be delivered to {host} and will not be tried again by itself.\n");
-    for delivery in &named {
-        text += &format!("\n{} ({}): {}", delivery.event_id, delivery.event_type, delivery.reason);
-    }
-    if count > named.len() {
-        text += &format!("\nand {} more", count - named.len());
-    }
-    text += "\n\nOnce the endpoint works again, replay them: nothing is lost.\n";
-    let mut hash = Sha256::new();
-    for (id, row) in deliveries {
-        hash.update(id.to_bytes());
-        hash.update(row.run.to_be_bytes());
-    }
-    let subject = format!("{events} could not be delivered to {host}");
-    let about = About { kind: "webhook.deliveries_dead", key, account, host, hash };
-    Message { count, deliveries: named, ..about.message(subject, text) }
+/// All that a message is made from.
+pub struct About<'a> {
+    /// The endpoint.
+    pub key: EndpointKey,
+    /// Where the message was begun: its identity.
+    pub began: Seq,
+    /// Whose.
+    pub account: &'a Account,
+    /// As it is now.
+    pub endpoint: &'a Endpoint,
+    /// What is to be told.
+    pub news: &'a News,
+    /// Of the deliveries it names, those that are dead still.
+    pub named: &'a [(DeliveryId, Delivery)],
+    /// Why the endpoint was disabled, if that is told.
+    pub disabled: Option<DisabledReason>,
+    /// Deliveries that wait for the endpoint.
+    pub waiting: u64,
+    /// Where people reach this server.
+    pub links: &'a Links,
+    /// The moment.
+    pub now: Timestamp,
 }
 
-/// The message that Hooklog disabled an endpoint, recorded at `seq`.
-pub fn disabled(
-    key: EndpointKey,
-    account: &Account,
-    endpoint: &Endpoint,
-    reason: &DisabledReason,
-    seq: Seq,
-) -> Message {
-    let host = host(&endpoint.settings);
-    let why = match reason {
-        DisabledReason::Gone => "it answered 410 (gone)".to_owned(),
-        DisabledReason::Failing { .. } => "it has done nothing but fail for too long".to_owned(),
-        DisabledReason::Requested(_) => "somebody asked for it".to_owned(),
-    };
-    let subject = format!("{host} was disabled");
-    let text = format!(
-        "Nothing more is sent to {host}, because {why}.\n\nEvents for it are still taken in and held. Once the \
-         endpoint works again, resume it: what is held is sent in order.\n"
-    );
+/// Where the pages are that a message leads to.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    base: Option<String>,
+}
+
+impl Links {
+    /// Below the server's public address; none without one.
+    pub fn below(public_url: Option<&url::Url>) -> Links {
+        Links { base: public_url.map(|url| url.as_str().trim_end_matches('/').to_owned()) }
+    }
+
+    /// An event's page, as its account's owner sees it.
+    fn event(&self, id: &str) -> Option<String> {
+        self.base.as_ref().map(|base| format!("{base}/portal/events/{id}"))
+    }
+}
+
+/// The name of a message that was begun at a position.
+pub fn id(key: EndpointKey, began: Seq) -> String {
     let mut hash = Sha256::new();
     hash.update(key.endpoint.to_bytes());
-    hash.update(seq.0.to_be_bytes());
-    About { kind: "webhook.endpoint_disabled", key, account, host, hash }.message(subject, text)
+    hash.update(began.0.to_be_bytes());
+    let id: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("ntf_{id}")
 }
 
-struct About<'a> {
-    kind: &'static str,
-    key: EndpointKey,
-    account: &'a Account,
-    host: String,
-    /// Over what the message is about.
-    hash: Sha256,
-}
+impl Message {
+    /// The message about an endpoint.
+    pub fn about(about: &About<'_>) -> Message {
+        let host = host(&about.endpoint.settings);
+        let deliveries: Vec<_> = about.named.iter().map(|(id, row)| named(*id, row, about.links)).collect();
+        let count = about.news.dead;
+        let failing = about.news.failing.filter(|_| about.disabled.is_none());
+        let (kind, subject) = match (&about.disabled, count, failing) {
+            (Some(_), ..) => ("webhook.endpoint_disabled", format!("{host} was disabled")),
+            (None, 0, Some(since)) => {
+                let span = span(about.now.since(since));
+                ("webhook.endpoint_failing", format!("{host} has been failing for {span}"))
+            }
+            (None, ..) => {
+                ("webhook.deliveries_dead", format!("{} could not be delivered to {host}", events(count)))
+            }
+        };
+        let because = about.disabled.as_ref().map(because);
+        let mut parts = Vec::new();
+        if let Some(because) = because {
+            parts.push(Part::Say(format!("Nothing more is sent to {host}, because {because}.")));
+        }
+        if count > 0 {
+            let them = if count == 1 { "itself" } else { "themselves" };
+            parts.push(Part::Say(format!(
+                "{} could not be delivered to {host} and will not be tried again by {them}.",
+                events(count)
+            )));
+            parts.push(Part::Dead(&deliveries));
+            match count - deliveries.len() as u64 {
+                0 => {}
+                _ if deliveries.is_empty() => {
+                    let words = "What is dead still stands in the list of dead deliveries.";
+                    parts.push(Part::Say(words.to_owned()));
+                }
 
-impl About<'_> {
-    fn message(self, subject: String, text: String) -> Message {
-        let id: String = self.hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+                more => parts.push(Part::Say(format!("and {more} more"))),
+            }
+        }
+        if let Some(since) = failing {
+            parts.push(Part::Say(format!(
+                "{host} has done nothing but fail since {} ({}). What is sent to it is tried again; whatever runs \
+                 out of tries is told of in another message.",
+                moment_near(since, about.now),
+                span(about.now.since(since))
+            )));
+        }
+        if about.disabled.is_some() {
+            let wait = match about.waiting {
+                0 => String::new(),
+                waiting => {
+                    format!("{} {} for it. ", events(waiting), if waiting == 1 { "waits" } else { "wait" })
+                }
+            };
+            parts.push(Part::Say(format!(
+                "{wait}Events for it are still taken in and held. Once the endpoint works again, resume it: what is \
+                 held is sent in order."
+            )));
+        }
+        if count > 0 {
+            let them = if count == 1 { "replay it" } else { "replay them" };
+            parts.push(Part::Say(format!("Once the endpoint works again, {them}: nothing is lost.")));
+        }
+        let id = id(about.key, about.began);
+        let account = plain(&about.account.settings.name, NAME_CHARS_MAX);
+        parts.push(Part::Small(format!(
+            "Account {account} ({}), endpoint {}. This message is sent once; its id is {id}.",
+            about.key.account, about.key.endpoint
+        )));
+        let (text, html) = (text(&parts), page(&subject, &parts));
         Message {
-            kind: self.kind,
-            id: format!("ntf_{id}"),
-            account_id: self.key.account.to_string(),
-            owner_email: self.account.settings.owner_email.as_deref().map(str::to_owned),
-            endpoint_id: self.key.endpoint.to_string(),
-            endpoint_host: self.host,
-            count: 0,
-            deliveries: Vec::new(),
+            kind,
+            id,
+            account_id: about.key.account.to_string(),
+            owner_email: about.account.settings.owner_email.as_deref().map(str::to_owned),
+            endpoint_id: about.key.endpoint.to_string(),
+            endpoint_host: host,
+            count,
+            disabled_because: because,
+            failing_since: failing.map(moment),
             subject,
             text,
+            html,
+            deliveries,
         }
     }
 }
 
-fn named(id: DeliveryId, row: &Delivery) -> DeadDelivery {
+/// A piece of a message.
+enum Part<'a> {
+    /// A paragraph.
+    Say(String),
+    /// Dead deliveries, one by one.
+    Dead(&'a [DeadDelivery]),
+    /// What only matters to whoever looks for the message.
+    Small(String),
+}
+
+fn text(parts: &[Part<'_>]) -> String {
+    let paragraphs = parts.iter().filter_map(|part| match part {
+        Part::Say(words) => Some(words.clone()),
+        Part::Small(words) => Some(format!("-- \n{words}")),
+        Part::Dead([]) => None,
+        Part::Dead(all) => {
+            let lines = all.iter().map(|dead| {
+                let line = format!("{} ({}): {}", dead.event_id, dead.event_type, dead.reason);
+                dead.url.iter().fold(line, |line, url| format!("{line}\n  {url}"))
+            });
+            Some(lines.collect::<Vec<_>>().join("\n"))
+        }
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+fn page(subject: &str, parts: &[Part<'_>]) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (subject) }
+            }
+            body {
+                @for part in parts {
+                    @match part {
+                        Part::Say(words) => p { (words) },
+                        Part::Small(words) => p { small { (words) } },
+                        Part::Dead(all) => @if !all.is_empty() {
+                            ul {
+                                @for dead in *all {
+                                    li {
+                                        @match &dead.url {
+                                            Some(url) => a href=(url) { (dead.event_id) },
+                                            None => (dead.event_id),
+                                        }
+                                        " (" (dead.event_type) "): " (dead.reason)
+                                    }
+                                }
+                            }
+                        },
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn events(count: u64) -> String {
+    if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
+}
+
+fn because(reason: &DisabledReason) -> &'static str {
+    match reason {
+        DisabledReason::Gone => "it answered 410 (gone)",
+        DisabledReason::Failing { .. } => "it has done nothing but fail for too long",
+        DisabledReason::Requested(_) => "somebody asked for it",
+    }
+}
+
+fn named(id: DeliveryId, row: &Delivery, links: &Links) -> DeadDelivery {
     let last = match row.last_attempt.as_ref() {
         Some(attempt) => match (attempt.status, attempt.error) {
             (Some(status), _) => format!("the last answer was HTTP {status}"),
-            (None, Some(error)) => format!("the last attempt failed ({error:?})").to_lowercase(),
+            (None, Some(error)) => format!("at the last attempt {}", failed(error)),
             (None, None) => "the last attempt failed".to_owned(),
         },
         None => "it was never tried".to_owned(),
     };
+    let tries = if row.tries == 1 { "1 try".to_owned() } else { format!("{} tries", row.tries) };
     let why = match &row.state {
-        State::Dead { reason: DeadReason::Exhausted, .. } => format!("gave up after {} tries", row.tries),
+        State::Dead { reason: DeadReason::Exhausted, .. } => format!("gave up after {tries}"),
         State::Dead { reason: DeadReason::Refused, .. } => "the endpoint refused it for good".to_owned(),
+        State::Dead { reason: DeadReason::Expired, .. } => "its deadline passed".to_owned(),
         _ => "given up".to_owned(),
     };
+    let event_id = row.event.to_string();
     DeadDelivery {
         id: id.to_string(),
-        event_id: row.event.to_string(),
-        event_type: row.event_type.to_string(),
+        url: links.event(&event_id),
+        event_id,
+        event_type: plain(&row.event_type, NAME_CHARS_MAX),
         tries: row.tries,
         reason: format!("{why}; {last}"),
     }
 }
 
+/// What an error came to, in the words of a sentence.
+fn failed(error: ErrorClass) -> &'static str {
+    match error {
+        ErrorClass::Dns => "its name could not be resolved",
+        ErrorClass::Connect => "no connection could be made",
+        ErrorClass::Tls => "no safe connection could be made (TLS)",
+        ErrorClass::Timeout => "it did not answer in time",
+        ErrorClass::Closed => "it closed the connection without an answer",
+        ErrorClass::Protocol => "its answer was no HTTP",
+        ErrorClass::EgressDenied => "its address was not allowed",
+        ErrorClass::Interrupted => "this server was stopped",
+        ErrorClass::NotSent => "nothing could be sent",
+        ErrorClass::Worker => "its worker failed",
+        ErrorClass::LeaseExpired => "its worker was not heard of any more",
+    }
+}
+
 fn host(settings: &EndpointSettings) -> String {
     if let Some(queue) = &settings.queue {
-        return format!("queue {queue}");
+        return format!("queue {}", plain(queue, NAME_CHARS_MAX));
     }
     let url = url::Url::parse(&settings.url).ok();
-    url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+    let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("the endpoint");
+    plain(host, NAME_CHARS_MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use hooklog_projections::fact::{AccountSettings, Schemes, Sealed};
-    use hooklog_projections::ids::{AccountId, EndpointId};
-    use hooklog_projections::lifecycle::LastAttempt;
-    use hooklog_projections::policy::Rollout;
-    use hooklog_projections::time::{Millis, Timestamp};
-
-    use super::*;
-
-    fn parties() -> (EndpointKey, Account, Endpoint) {
-        let settings = AccountSettings {
-            name: "Acme".into(),
-            owner_email: Some("owner@acme.example".into()),
-            schedule: None,
-            response_policy: None,
-            webhook_retries: Rollout::On,
-        };
-        let account = Account { settings, secret: Sealed(vec![]), created_at: Timestamp(0) };
-        let settings = EndpointSettings {
-            url: "https://hooks.acme.example/in?token=s3cret".into(),
-            event_types: vec![],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
-            in_flight_max: 8,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: vec![],
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
-        };
-        let endpoint = Endpoint {
-            settings,
-            signing: vec![],
-            version: 1,
-            hold: None,
-            created_at: Timestamp(0),
-            secret: None,
-        };
-        (EndpointKey { account: AccountId(1), endpoint: EndpointId(2) }, account, endpoint)
-    }
-
-    fn sample(count: usize) -> Message {
-        let (key, account, endpoint) = parties();
-        let row = |n: usize| Delivery {
-            event: format!("evt_{n}").parse().unwrap(),
-            event_type: "payment.settled".into(),
-            accepted: Seq(1),
-            endpoint: EndpointId(2),
-            enqueued_at: Timestamp(0),
-            state: State::Dead { at: Timestamp(9), reason: DeadReason::Exhausted },
-            run: 1,
-            attempts: 6,
-            tries: 6,
-            interruptions: 0,
-            max_tries: None,
-            latest: Seq(9),
-            expire_at: None,
-            bulk: None,
-            last_attempt: Some(LastAttempt {
-                attempt: 6,
-                at: Timestamp(9),
-                took: Millis(5),
-                status: Some(503),
-                error: None,
-            }),
-        };
-        let rows: Vec<_> = (1..=count).map(|n| (DeliveryId(n as u128), row(n))).collect();
-        dead(key, &account, &endpoint, &rows)
-    }
-
-    #[test]
-    fn says_what_why_and_what_to_do() {
-        let message = sample(2);
-        insta::assert_snapshot!(format!("{}\n\n{}", message.subject, message.text), @"
-        2 events could not be delivered to hooks.acme.example
-
-        2 events could not be delivered to hooks.acme.example and will not be tried again by itself.
-
-        evt_1 (payment.settled): gave up after 6 tries; the last answer was HTTP 503
-        evt_2 (payment.settled): gave up after 6 tries; the last answer was HTTP 503
-
-        Once the endpoint works again, replay them: nothing is lost.
-        ");
-    }
-
-    #[test]
-    fn a_disabled_endpoint_is_told_with_its_reason() {
-        let (key, account, endpoint) = parties();
-        let message = disabled(key, &account, &endpoint, &DisabledReason::Gone, Seq(7));
-        insta::assert_snapshot!(format!("{}\n\n{}", message.subject, message.text), @"
-        hooks.acme.example was disabled
-
-        Nothing more is sent to hooks.acme.example, because it answered 410 (gone).
-
-        Events for it are still taken in and held. Once the endpoint works again, resume it: what is held is sent in order.
-        ");
-        assert_ne!(message.id, disabled(key, &account, &endpoint, &DisabledReason::Gone, Seq(8)).id);
-    }
-
-    #[test]
-    fn a_storm_is_one_bounded_message_without_a_secret() {
-        let message = sample(500);
-        assert_eq!((message.count, message.deliveries.len()), (500, NAMED_MAX));
-        let json = serde_json::to_string(&message).unwrap();
-        assert!(json.contains("and 480 more") && !json.contains("s3cret"), "{json}");
-        assert_ne!(message.id, sample(499).id);
-        assert_eq!(message.id, sample(500).id);
-    }
-}
+mod tests;

@@ -62,6 +62,14 @@ pub struct Breaker {
     pub hold_max: Millis,
 }
 
+impl Breaker {
+    /// When a delivery starts at the earliest: with the next probe, if none is out.
+    pub fn lets_through(&self, due: Timestamp, probing: bool) -> Timestamp {
+        let probe = if probing { Timestamp::MAX } else { self.probe_at };
+        probe.min(due + self.hold_max)
+    }
+}
+
 /// An attempt to make now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -149,8 +157,7 @@ impl Lane {
         let Some((due, _)) = self.page.first().copied().or(self.horizon) else { return Ready::Not };
         let mut at = due.max(self.limits.gate_until).max(self.rate_at());
         if let Some(breaker) = self.limits.breaker {
-            let probe = if self.in_flight == 0 { breaker.probe_at } else { Timestamp::MAX };
-            at = at.max(probe.min(due + breaker.hold_max));
+            at = at.max(breaker.lets_through(due, self.in_flight > 0));
         }
         if at <= now { Ready::Now } else { Ready::At(at) }
     }

@@ -10,6 +10,7 @@ use hooklog_projections::hour::{GATE_HOURS, Gates, HourKey, hour_of};
 use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::Delivery;
 use hooklog_projections::tables::{EndpointDelivery, Key, Table};
+use hooklog_projections::telling::Word;
 use hooklog_projections::time::{Millis, Timestamp};
 
 use super::query::{SCAN_MAX, View};
@@ -117,19 +118,50 @@ impl View<'_> {
         Ok(gate)
     }
 
-    /// Whether the owner was yet to be told, at a moment, of a delivery that had died at `dead`.
-    pub fn is_owed_at(&self, place: EndpointDelivery, dead: Seq, moment: Moment) -> Result<bool, log::Error> {
-        if self.is_owed(place)? {
-            return Ok(true);
-        }
+    /// How the message went, up to a position, that told the owner of a delivery's death at `dead`: its
+    /// `TellingBegan`, its `OwnerTold`.
+    pub fn telling_of(
+        &self,
+        place: EndpointDelivery,
+        dead: Seq,
+        upto: Seq,
+    ) -> Result<(Option<Entry>, Option<Entry>), log::Error> {
         let EndpointKey { account, endpoint } = place.endpoint;
-        let mut told = false;
-        self.walk_changes(account, Some(endpoint), moment.upto, &mut |entry, _| {
-            told |= matches!(&entry.fact, Fact::OwnerTold { deliveries, .. }
-                if deliveries.contains(&place.delivery));
-            told || entry.seq < dead
+        let (mut began, mut told) = (None, None);
+        // Newest first: what is seen last is the first message after the death.
+        self.walk_changes(account, Some(endpoint), upto, &mut |entry, _| {
+            let before = entry.seq < dead;
+            match &entry.fact {
+                _ if before => {}
+                Fact::TellingBegan { .. } => {
+                    let seq = entry.seq;
+                    told = told.take().filter(|told: &Entry| {
+                        matches!(&told.fact, Fact::OwnerTold { began: Some(began), .. } if *began == seq)
+                    });
+                    began = Some(entry);
+                }
+                Fact::OwnerTold { began: Some(of), .. } if *of > dead => (began, told) = (None, Some(entry)),
+                Fact::OwnerTold { began: None, deliveries, .. } if deliveries.contains(&place.delivery) => {
+                    (began, told) = (None, Some(entry));
+                }
+                _ => {}
+            }
+            before
         })?;
-        Ok(!told)
+        Ok((began, told))
+    }
+
+    /// How far the owner had been told, up to a position, of a delivery's death at `dead`.
+    pub fn word_of(&self, place: EndpointDelivery, dead: Seq, upto: Seq) -> Result<Word, log::Error> {
+        let (began, told) = self.telling_of(place, dead, upto)?;
+        Ok(match (began, told) {
+            (_, Some(Entry { at, fact: Fact::OwnerTold { refused: Some(why), .. }, .. })) => {
+                Word::Refused { at, why }
+            }
+            (_, Some(Entry { at, fact: Fact::OwnerTold { channel, .. }, .. })) => Word::Told { at, channel },
+            (Some(began), _) => Word::Begun(began.at),
+            (None, _) => Word::Owed,
+        })
     }
 
     /// Visits the facts about an account or an endpoint, newest first from a position back, until the visitor says

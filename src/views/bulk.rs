@@ -14,7 +14,9 @@ use hooklog_projections::tables::{DeadGroupKey, EndpointDelivery, Key, Table};
 use hooklog_projections::time::Timestamp;
 
 use super::View;
-use super::query::{Filter, RowsOf, SCAN_MAX};
+use super::history::Filter;
+use super::paging::{Page, Place};
+use super::query::{RowsOf, SCAN_MAX};
 use super::rows::bad_key;
 use crate::log::{self, Order, codec};
 
@@ -203,17 +205,16 @@ impl View<'_> {
         }
     }
 
-    /// Bulk replays of an account between two ids (both exclusive), in an order.
+    /// Bulk replays of an account, newest first.
     pub fn replays(
         &self,
         account: AccountId,
-        (after, before): (ReplayId, ReplayId),
-        order: Order,
+        place: Place<ReplayId>,
         limit: usize,
-    ) -> Result<Vec<(ReplayId, Replay)>, log::Error> {
-        let (from, to) = ((account, after).bytes(), (account, before).bytes());
-        let rows = self.range::<Replays>(Bound::Excluded(&from), Bound::Excluded(&to), order, limit)?;
-        Ok(rows.into_iter().map(|((_, id), row)| (id, row)).collect())
+    ) -> Result<Page<(ReplayId, Replay), ReplayId>, log::Error> {
+        let place = place.map(|id| (account, id));
+        let page = self.page::<Replays>(&account.bytes(), place, Order::Descending, limit)?;
+        Ok(page.map(|((_, id), row)| (id, row), |(_, id)| id))
     }
 
     /// Bulk replays that run; a store has a bounded number.

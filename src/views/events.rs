@@ -4,9 +4,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use hooklog_projections::delivery::Deliveries;
-use hooklog_projections::event::{Event, Unrouted};
+use hooklog_projections::event::{Event, EventTypes, SeenType, TYPES_MAX, Unrouted};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EventId, Seq};
 use hooklog_projections::lifecycle::Delivery;
+use hooklog_projections::policy::Text;
 use hooklog_projections::tables::{Key, Table};
 
 use super::View;
@@ -58,18 +59,50 @@ impl View<'_> {
             Ok((inside && wanted).then_some((key.seq, event)))
         });
         let unrouted = unrouted?;
-        let mut all = [routed.found, unrouted.found].concat();
+        // What lies beyond the nearer end of the two walks is not known in full.
         let forward = order == Order::Ascending;
+        let cut = match (routed.cut, unrouted.cut) {
+            (Some(a), Some(b)) => Some(if forward { a.min(b) } else { a.max(b) }),
+            (one, other) => one.or(other),
+        };
+        self.gathered(account, Source { found: [routed.found, unrouted.found].concat(), cut }, forward, limit)
+    }
+
+    /// As [`events`](Self::events), of those alone that nobody had subscribed to and that were sent to
+    /// nobody since.
+    pub fn unmatched(
+        &self,
+        account: AccountId,
+        (after, before): (Seq, Seq),
+        event_type: Option<&str>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Events, log::Error> {
+        let range = (account, after, before);
+        let source = self.walk(range, order, limit, SCAN_MAX, |key: DeliveryKey, event: EventId| {
+            let inside = key.seq > after && key.seq < before;
+            let row = if inside { self.event(account, &event)? } else { None };
+            let wanted = row.is_some_and(|row| {
+                row.late.is_empty() && event_type.is_none_or(|wanted| type_matches(wanted, &row.event_type))
+            });
+            Ok(wanted.then_some((key.seq, event)))
+        });
+        self.gathered(account, source?, order == Order::Ascending, limit)
+    }
+
+    /// The rows of what was found, in order, and where to go on.
+    fn gathered(
+        &self,
+        account: AccountId,
+        Source { found: mut all, cut }: Source,
+        forward: bool,
+        limit: usize,
+    ) -> Result<Events, log::Error> {
         if forward {
             all.sort()
         } else {
             all.sort_by(|a, b| b.cmp(a))
         }
-        // What lies beyond the nearer end of the two walks is not known in full.
-        let cut = match (routed.cut, unrouted.cut) {
-            (Some(a), Some(b)) => Some(if forward { a.min(b) } else { a.max(b) }),
-            (one, other) => one.or(other),
-        };
         if let Some(cut) = cut {
             all.retain(|(at, _)| if forward { *at <= cut } else { *at >= cut });
         }
@@ -83,6 +116,17 @@ impl View<'_> {
             }
         }
         Ok(Events { rows, upto })
+    }
+
+    /// The types of an account's events, each with when it was seen, by name; and whether these are all.
+    pub fn event_types(&self, account: AccountId) -> Result<(Vec<(Text, SeenType)>, bool), log::Error> {
+        // No type is empty, and none has a character beyond ASCII.
+        let (from, to) = ((account, "".into()), (account, "\u{10ffff}".into()));
+        let mut rows = self.settled_range::<EventTypes>(&from, &to, usize::MAX)?;
+        let of_all = rows.first().filter(|((_, name), _)| name.is_empty()).map(|(_, row)| row.events);
+        rows.retain(|((_, name), _)| !name.is_empty());
+        let complete = of_all.is_none_or(|types| types <= TYPES_MAX);
+        Ok((rows.into_iter().map(|((_, name), row)| (name, row)).collect(), complete))
     }
 
     fn walk<T: EventTable>(

@@ -3,9 +3,13 @@
 //! Knows tables and the log; never decides anything, and never knows who asks.
 
 pub mod as_of;
+pub mod audit;
 pub mod bulk;
 pub mod check;
 pub mod events;
+pub mod history;
+mod named;
+pub mod paging;
 pub mod plan;
 pub mod query;
 pub mod rebuild;
@@ -15,5 +19,6 @@ mod shadow;
 mod stats;
 
 pub use as_of::Moment;
+pub use paging::{Page, Place};
 pub use query::View;
 pub use rows::{Live, Rows, Settled};

@@ -10,21 +10,21 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use hooklog_projections::access::{ApiKey, ApiKeys, PortalLink, PortalLinks};
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints, Queues};
-use hooklog_projections::audit::{Audit, AuditKey};
 use hooklog_projections::counts::{Counts, CountsTable};
-use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, InFlight, Owed};
+use hooklog_projections::delivery::{Deliveries, Due};
 use hooklog_projections::event::{Event, Events};
-use hooklog_projections::fact::{Entry, Fact, StatusRange};
+use hooklog_projections::fact::{Entry, Fact};
 use hooklog_projections::ids::{
-    AccountId, ApiKeyId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
+    AccountId, ApiKeyId, DeliveryKey, EndpointId, EndpointKey, EventId, PortalLinkId, Seq,
 };
 use hooklog_projections::lane::{Lane, Lanes};
-use hooklog_projections::lifecycle::{Delivery, Status};
-use hooklog_projections::policy::ErrorClass;
-use hooklog_projections::tables::{Cadence, DueKey, EndpointDelivery, Key, Table};
+use hooklog_projections::lifecycle::Delivery;
+use hooklog_projections::tables::{Cadence, DueKey, Key, Table};
+use hooklog_projections::telling::{Owed, Owing};
 use hooklog_projections::time::Timestamp;
 use tokio::sync::watch;
 
+use super::paging::{PageOf, Place};
 use super::rows::{Settled, bad_key, read_row};
 use crate::ids::IdCodec;
 use crate::log::{self, Body, BodySlot, Order, Snapshot, Space, codec};
@@ -83,75 +83,11 @@ impl Published {
 pub struct View<'a> {
     snapshot: Arc<Snapshot>,
     generation: u32,
-    published: &'a Published,
-}
-
-/// Which deliveries of an account a page shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only these statuses; empty: all.
-    pub statuses: Vec<Status>,
-    /// Only of this endpoint.
-    pub endpoint: Option<EndpointId>,
-    /// Only of this type: exact, or a prefix before `*`.
-    pub event_type: Option<String>,
-    /// Enqueued at or after.
-    pub since: Option<Timestamp>,
-    /// Enqueued before.
-    pub until: Option<Timestamp>,
-    /// The newest attempt was answered with one of these, if any is given.
-    pub http: Vec<StatusRange>,
-    /// The newest attempt failed with one of these, if any is given. With `http`: either.
-    pub errors: Vec<ErrorClass>,
-}
-
-/// A page of deliveries, newest first.
-#[derive(Debug)]
-pub struct Page {
-    /// The deliveries.
-    pub rows: Vec<(DeliveryKey, Delivery)>,
-    /// Where the next page starts (exclusive), with the moment it was enqueued; `None` on the last page.
-    pub next: Option<(Seq, Timestamp)>,
-    /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
-    pub searched_back_to: Option<Timestamp>,
-}
-
-/// A page of administrative entries, newest first.
-#[derive(Debug)]
-pub struct AuditPage {
-    /// The entries.
-    pub entries: Vec<Entry>,
-    /// Where the next page starts (exclusive); `None` on the last page.
-    pub next: Option<Seq>,
-    /// The page is short because [`SCAN_MAX`] rows were looked through: how far back that got.
-    pub searched_back_to: Option<Timestamp>,
+    pub(super) published: &'a Published,
 }
 
 /// Rows of a table.
 pub type RowsOf<T> = Vec<(<T as Table>::Key, <T as Table>::Value)>;
-
-impl Filter {
-    /// Whether a delivery is of the list.
-    pub fn matches(&self, row: &Delivery) -> bool {
-        (self.statuses.is_empty() || self.statuses.contains(&row.state.status()))
-            && self.endpoint.is_none_or(|endpoint| row.endpoint == endpoint)
-            && self.event_type.as_deref().is_none_or(|wanted| type_matches(wanted, &row.event_type))
-            && self.since.is_none_or(|since| row.enqueued_at >= since)
-            && self.until.is_none_or(|until| row.enqueued_at < until)
-            && self.ended_so(row)
-    }
-
-    fn ended_so(&self, row: &Delivery) -> bool {
-        if self.http.is_empty() && self.errors.is_empty() {
-            return true;
-        }
-        let last = row.last_attempt.as_ref();
-        let status = last.and_then(|last| last.status);
-        let answered = status
-            .is_some_and(|status| self.http.iter().any(|range| (range.from..=range.to).contains(&status)));
-        answered || last.and_then(|last| last.error).is_some_and(|error| self.errors.contains(&error))
-    }
-}
 
 /// Whether an event type is wanted: `payment.settled`, `payment.*`, `*`.
 pub fn type_matches(wanted: &str, event_type: &str) -> bool {
@@ -193,6 +129,15 @@ impl View<'_> {
         self.range::<Accounts>(from, Bound::Unbounded, Order::Ascending, limit)
     }
 
+    /// A page of all accounts, oldest first.
+    pub fn accounts_page(
+        &self,
+        place: Place<AccountId>,
+        limit: usize,
+    ) -> Result<PageOf<Accounts>, log::Error> {
+        self.page::<Accounts>(&[], place, Order::Ascending, limit)
+    }
+
     /// An endpoint.
     pub fn endpoint(&self, key: EndpointKey) -> Result<Option<Endpoint>, log::Error> {
         self.row::<Endpoints>(&key)
@@ -219,15 +164,9 @@ impl View<'_> {
         self.row::<ApiKeys>(&key)
     }
 
-    /// Keys of the API after one, oldest first.
-    pub fn api_keys(
-        &self,
-        after: Option<ApiKeyId>,
-        limit: usize,
-    ) -> Result<Vec<(ApiKeyId, ApiKey)>, log::Error> {
-        let from = after.map(|id| id.bytes());
-        let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.range::<ApiKeys>(from, Bound::Unbounded, Order::Ascending, limit)
+    /// Keys of the API, oldest first.
+    pub fn api_keys(&self, place: Place<ApiKeyId>, limit: usize) -> Result<PageOf<ApiKeys>, log::Error> {
+        self.page::<ApiKeys>(&[], place, Order::Ascending, limit)
     }
 
     /// A link of the portal that was not used yet.
@@ -235,53 +174,10 @@ impl View<'_> {
         self.row::<PortalLinks>(&link)
     }
 
-    /// Administrative entries of an account, or of the whole store, newest first, before a position.
-    pub fn audit(
-        &self,
-        account: Option<AccountId>,
-        before: Option<Seq>,
-        limit: usize,
-        wanted: impl Fn(&Entry) -> bool,
-    ) -> Result<AuditPage, log::Error> {
-        let mut page = AuditPage { entries: Vec::new(), next: None, searched_back_to: None };
-        let from = AuditKey { account, seq: Seq(0) }.bytes();
-        let (mut before, mut seen) = (before.unwrap_or(Seq(u64::MAX)), 0);
-        while seen < SCAN_MAX {
-            let to = AuditKey { account, seq: before }.bytes();
-            let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-            let rows = self.range::<Audit>(bounds.0, bounds.1, Order::Descending, limit + 1)?;
-            let is_last = rows.len() <= limit;
-            for (key, ()) in rows {
-                let entry = self.entry(key.seq)?;
-                (before, seen) = (key.seq, seen + 1);
-                if !wanted(&entry) {
-                    page.searched_back_to = Some(entry.at);
-                } else if page.entries.len() == limit {
-                    page.next = page.entries.last().map(|entry| entry.seq);
-                    page.searched_back_to = None;
-                    return Ok(page);
-                } else {
-                    page.entries.push(entry);
-                }
-            }
-            if is_last {
-                page.searched_back_to = None;
-                return Ok(page);
-            }
-        }
-        page.next = Some(before);
-        Ok(page)
-    }
-
     /// The worker queue of a name.
     pub fn queue(&self, name: &str) -> Result<Option<EndpointKey>, log::Error> {
         // No disk takes an empty key.
         if name.is_empty() { Ok(None) } else { self.row::<Queues>(&name.into()) }
-    }
-
-    /// Whether the owner is yet to be told of a dead delivery.
-    pub fn is_owed(&self, place: EndpointDelivery) -> Result<bool, log::Error> {
-        Ok(self.row::<Owed>(&place)?.is_some())
     }
 
     /// All endpoints of an account, oldest first; an account has a bounded number.
@@ -316,113 +212,6 @@ impl View<'_> {
         self.row::<Deliveries>(&key)
     }
 
-    /// The delivery that a public id names.
-    pub fn delivery_named(&self, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
-        let Some((seq, at)) = self.published.ids.delivery_seq(id) else { return Ok(None) };
-        if seq > self.head() || seq == Seq(0) {
-            return Ok(None);
-        }
-        Ok(self.snapshot.entry(seq)?.filter(|entry| entry.at == at).and_then(|entry| match entry.fact {
-            Fact::Enqueued { key, .. } => Some(DeliveryKey { account: key.account, seq }),
-            _ => None,
-        }))
-    }
-
-    /// The delivery that a public id names within an account: one look under the account, whether the id is of
-    /// nobody, of another account, or of this one.
-    pub fn delivery_in(&self, account: AccountId, id: DeliveryId) -> Result<Option<DeliveryKey>, log::Error> {
-        let (seq, at) = self.published.ids.delivery_seq(id).unwrap_or_default();
-        let key = DeliveryKey { account, seq };
-        Ok(self.delivery(key)?.filter(|row| row.enqueued_at == at).map(|_| key))
-    }
-
-    /// A delivery's public id.
-    pub fn delivery_id(&self, key: DeliveryKey, row: &Delivery) -> DeliveryId {
-        self.published.ids.delivery_id(key.seq, row.enqueued_at)
-    }
-
-    /// Deliveries of an account, newest first, before a position.
-    pub fn history(
-        &self,
-        account: AccountId,
-        filter: &Filter,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<Page, log::Error> {
-        let mut to = before.unwrap_or(Seq(u64::MAX));
-        if let Some(until) = filter.until {
-            to = to.min(self.first_since(until)?);
-        }
-        // One more than is asked for, so that the last page knows that it is the last.
-        let limit_and_one = limit.saturating_add(1);
-        let mut walk =
-            Walk { view: self, filter, limit: limit_and_one, rows: Vec::new(), seen: 0, last: None };
-        if let Some(few) = self.few(account, filter)? {
-            for seq in few.into_iter().filter(|seq| *seq < to) {
-                if walk.step(DeliveryKey { account, seq }, None)?.is_break() {
-                    break;
-                }
-            }
-        } else if filter.statuses == [Status::Dead] {
-            self.walk_keys::<Dead>(account_prefix(account), to, |key| key, &mut walk)?;
-        } else if let Some(endpoint) = filter.endpoint {
-            let prefix = EndpointKey { account, endpoint }.bytes();
-            let key = |key: EndpointDelivery| DeliveryKey { account, seq: key.delivery };
-            self.walk_keys::<EndpointHistory>(prefix, to, key, &mut walk)?;
-        } else {
-            self.walk_keys::<Deliveries>(account_prefix(account), to, |key| key, &mut walk)?;
-        }
-        let Walk { mut rows, seen, last, .. } = walk;
-        if rows.len() > limit {
-            rows.truncate(limit);
-            let next = rows.last().map(|(key, row)| (key.seq, row.enqueued_at));
-            return Ok(Page { rows, next, searched_back_to: None });
-        }
-        let cut = last.filter(|_| seen >= SCAN_MAX);
-        Ok(Page { rows, next: cut, searched_back_to: cut.map(|(_, at)| at) })
-    }
-
-    /// The deliveries that have one of the wanted statuses, newest first, where the tables of what waits and what is
-    /// out, or the counts, say so at once; `None` if that would be longer than a look through the history.
-    fn few(&self, account: AccountId, filter: &Filter) -> Result<Option<Vec<Seq>>, log::Error> {
-        let counts = self.counts(Some(account))?;
-        let count = |status: &Status| match status {
-            Status::Pending => counts.pending,
-            Status::InFlight => counts.in_flight,
-            Status::Delivered => counts.delivered,
-            Status::Dead => counts.dead,
-            Status::Cancelled => counts.cancelled,
-        };
-        let wanted = &filter.statuses;
-        let all: u64 = wanted.iter().map(count).sum();
-        if !wanted.is_empty() && all == 0 {
-            return Ok(Some(Vec::new()));
-        }
-        let open = |status: &Status| matches!(status, Status::Pending | Status::InFlight);
-        if wanted.is_empty() || !wanted.iter().all(open) || all > SCAN_MAX as u64 {
-            return Ok(None);
-        }
-        let mut few = Vec::new();
-        if wanted.contains(&Status::Pending) {
-            let prefix = match filter.endpoint {
-                Some(endpoint) => EndpointKey { account, endpoint }.bytes(),
-                None => account_prefix(account),
-            };
-            let to = [prefix.as_slice(), &[0xff; 33]].concat();
-            let bounds = (Bound::Included(prefix.as_slice()), Bound::Included(to.as_slice()));
-            let due = self.range::<Due>(bounds.0, bounds.1, Order::Ascending, SCAN_MAX)?;
-            few.extend(due.into_iter().map(|(key, ())| key.delivery));
-        }
-        if wanted.contains(&Status::InFlight) {
-            let (from, to) = account_bounds(account);
-            let bounds = (Bound::Included(from.as_slice()), Bound::Included(to.as_slice()));
-            let out = self.range::<InFlight>(bounds.0, bounds.1, Order::Ascending, SCAN_MAX)?;
-            few.extend(out.into_iter().map(|(key, ())| key.seq));
-        }
-        few.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(Some(few))
-    }
-
     /// The first entry at or after a moment, or the one after the head; times in the log never go back, so it is found by halving.
     pub fn first_since(&self, moment: Timestamp) -> Result<Seq, log::Error> {
         let (mut from, mut to) = (Seq(1), self.head().next());
@@ -434,31 +223,6 @@ impl View<'_> {
             }
         }
         Ok(from)
-    }
-
-    fn walk_keys<T: Table>(
-        &self,
-        prefix: Vec<u8>,
-        to: Seq,
-        delivery: impl Fn(T::Key) -> DeliveryKey,
-        walk: &mut Walk<'_, '_>,
-    ) -> Result<(), log::Error> {
-        let mut end = prefix.clone();
-        end.extend(to.0.to_be_bytes());
-        let mut failed = None;
-        let visit = &mut |key: &[u8], value: &[u8]| {
-            let step = T::Key::read(key).ok_or_else(|| bad_key(T::NAME)).and_then(|key| {
-                let row = if T::NAME == Deliveries::NAME { Some(codec::decode(value)?) } else { None };
-                walk.step(delivery(key), row)
-            });
-            step.unwrap_or_else(|error| {
-                failed = Some(error);
-                ControlFlow::Break(())
-            })
-        };
-        let (from, to) = (Bound::Included(prefix.as_slice()), Bound::Excluded(end.as_slice()));
-        self.snapshot.range(self.space::<T>(), from, to, Order::Descending, visit)?;
-        failed.map_or(Ok(()), Err)
     }
 
     /// Every fact of a delivery, oldest first, begun with its event's `Accepted`.
@@ -497,10 +261,20 @@ impl View<'_> {
         Ok(self.settled_row::<Lanes>(&key)?.unwrap_or_default())
     }
 
-    /// Dead deliveries whose owner is yet to be told, by endpoint.
-    pub fn owed(&self, limit: usize) -> Result<Vec<EndpointDelivery>, log::Error> {
-        let rows = self.range::<Owed>(Bound::Unbounded, Bound::Unbounded, Order::Ascending, limit)?;
-        Ok(rows.into_iter().map(|(key, ())| key).collect())
+    /// What owners are yet to be told, by endpoint, from behind one on.
+    pub fn owed(
+        &self,
+        after: Option<EndpointKey>,
+        limit: usize,
+    ) -> Result<Vec<(EndpointKey, Owing)>, log::Error> {
+        let after = after.map(|key| key.bytes());
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<Owed>(from, Bound::Unbounded, Order::Ascending, limit)
+    }
+
+    /// What an endpoint's owner is yet to be told.
+    pub fn owing(&self, key: EndpointKey) -> Result<Owing, log::Error> {
+        Ok(self.row::<Owed>(&key)?.unwrap_or_default())
     }
 
     /// The oldest due entry of an endpoint. May walk over what was lately sent: for people, not for loops.
@@ -595,45 +369,6 @@ impl View<'_> {
     pub(super) fn space<T: Table>(&self) -> Space {
         Space::View { name: T::NAME, version: self.generation }
     }
-}
-
-/// One walk back through a history.
-struct Walk<'v, 'p> {
-    view: &'v View<'p>,
-    filter: &'v Filter,
-    limit: usize,
-    rows: Vec<(DeliveryKey, Delivery)>,
-    seen: usize,
-    last: Option<(Seq, Timestamp)>,
-}
-
-impl Walk<'_, '_> {
-    /// Looks at one delivery; breaks when the page is full, the scan too long, or time out of range.
-    fn step(&mut self, key: DeliveryKey, row: Option<Delivery>) -> Result<ControlFlow<()>, log::Error> {
-        let row = match row {
-            Some(row) => row,
-            None => match self.view.delivery(key)? {
-                Some(row) => row,
-                None => return Err(log::Error::Damaged(format!("delivery {} is missing", key.seq))),
-            },
-        };
-        self.seen += 1;
-        self.last = Some((key.seq, row.enqueued_at));
-        if self.filter.since.is_some_and(|since| row.enqueued_at < since) {
-            self.seen = 0;
-            self.last = None;
-            return Ok(ControlFlow::Break(()));
-        }
-        if self.filter.matches(&row) {
-            self.rows.push((key, row));
-        }
-        let go_on = self.rows.len() < self.limit && self.seen < SCAN_MAX;
-        Ok(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-    }
-}
-
-fn account_prefix(account: AccountId) -> Vec<u8> {
-    account.bytes()
 }
 
 fn account_bounds(account: AccountId) -> (Vec<u8>, Vec<u8>) {

@@ -14,9 +14,10 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use hooklog::api::{ApiOptions, ApiState, router};
 use hooklog::clock::{Clock, ManualClock, SystemClock};
 use hooklog::delivery::Client;
-use hooklog::delivery::client::Lookup;
+use hooklog::delivery::client::{Lookup, Options as ClientOptions};
 use hooklog::delivery::guard::Policy;
 use hooklog::engine::{Command, ServerPolicy};
+use hooklog::notify::{Channel, Teller};
 use hooklog::store::{Options, Store};
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::{AccountId, DeliveryKey, Seq};
@@ -27,7 +28,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::judge::ledger;
-use super::receiver::{Received, Receiver, Reply};
+use super::receiver::{Received, Receiver, Reply, answer};
 
 /// Far longer than anything here takes: a test that waits so long has failed.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -48,6 +49,8 @@ pub struct Setup {
     pub guard: Policy,
     /// Where names are resolved; by the system if absent.
     pub names: Option<Arc<dyn Lookup>>,
+    /// Time limits and authorities of the client.
+    pub client: ClientOptions,
     /// A replay, a connection that was lost under a kept request: requests that are no attempt of their own.
     pub resends: u64,
 }
@@ -63,6 +66,7 @@ impl Default for Setup {
                 ..Policy::default()
             },
             names: None,
+            client: ClientOptions::default(),
             resends: 0,
         }
     }
@@ -77,6 +81,8 @@ pub struct World {
     /// What must never be logged.
     secrets: Mutex<Vec<String>>,
     accounts: Mutex<Vec<String>>,
+    /// The body that each event must have, by its id; several accounts may use one id.
+    bodies: Mutex<HashMap<String, Vec<Bytes>>>,
 }
 
 /// A receiver that keeps what it got.
@@ -199,6 +205,7 @@ impl World {
             open: None,
             secrets: Mutex::default(),
             accounts: Mutex::default(),
+            bodies: Mutex::default(),
         };
         world.start();
         world
@@ -212,6 +219,7 @@ impl World {
         let options = Options {
             guard: self.setup.guard.clone(),
             policy: self.setup.policy.clone(),
+            client: self.setup.client.clone(),
             ..Options::new(self.folder.path())
         };
         let store = match &self.setup.names {
@@ -355,13 +363,27 @@ impl World {
         let body = format!(
             r#"{{"account_id":"{account}","id":"{id}","type":"payment.settled","data":{data}{more}}}"#
         );
-        self.call(Method::POST, "/v1/events", "application/json", body).await.ok(202)
+        let taken = self.call(Method::POST, "/v1/events", "application/json", body).await.ok(202);
+        let sent = format!(r#"{{"id":"{id}","type":"payment.settled","data":{data}}}"#);
+        self.expect_body(id, sent);
+        taken
     }
 
     /// An event whose body is these bytes.
-    pub async fn raw(&self, account: &str, id: &str, kind: &str, body: impl Into<Body>) -> Answer {
+    pub async fn raw(&self, account: &str, id: &str, kind: &str, body: impl Into<Bytes>) -> Answer {
         let path = format!("/v1/events/raw?account_id={account}&type=payment.settled&id={id}");
-        self.call(Method::POST, &path, kind, body).await
+        let body: Bytes = body.into();
+        let answer = self.call(Method::POST, &path, kind, body.clone()).await;
+        if answer.status == StatusCode::ACCEPTED {
+            self.expect_body(id, body);
+        }
+        answer
+    }
+
+    /// Notes what a taken event's requests must carry.
+    pub fn expect_body(&self, id: &str, body: impl Into<Bytes>) {
+        let mut bodies = self.bodies.lock().expect("no holder panics");
+        bodies.entry(id.to_owned()).or_default().push(body.into());
     }
 
     /// A delivery as it is now.
@@ -418,9 +440,10 @@ impl World {
     }
 
     /// Checks what is true after every case: the API answers; every delivery that has not ended is due or has
-    /// exactly one request out; there are no more requests than attempts; each request carries its event's id,
-    /// twice alike, and the bytes that were accepted; nothing that was logged holds a secret, or says that
-    /// anything panicked.
+    /// exactly one request out; of one delivery, an attempt begins only after the one before has ended; no run has
+    /// more tries than were configured, and there are no more requests than attempts; each request carries its
+    /// event's id, twice alike, and the bytes that were handed in; nothing that was logged holds a secret, or says
+    /// that anything panicked.
     pub async fn always_true(&self, hooks: &mut [&mut Hook]) {
         let status = self.get("/v1/status").await.ok(200);
         assert_eq!(status["conserved"], true, "{status}");
@@ -431,6 +454,7 @@ impl World {
                 let id = text(&row["id"]);
                 let tried = self.attempts(&id).await;
                 assert_eq!(row["attempts"], tried.len(), "{row}");
+                in_order(&row, &tried);
                 let out = tried.iter().filter(|attempt| attempt["status"] == "in_flight").count();
                 match row["status"].as_str().expect("a status") {
                     "pending" => assert!(row["due_at"].is_string() && out == 0, "{row}"),
@@ -449,12 +473,17 @@ impl World {
             assert!(received.values("webhook-id").iter().all(|other| *other == id), "{received:?}");
             *requests.entry(id.clone()).or_default() += 1;
             if !bodies.contains_key(&id) {
-                let mut accepted = Vec::new();
+                let mut kept = Vec::new();
                 for account in &accounts {
                     let payload = self.get(&format!("/v1/events/{id}/payload?account_id={account}")).await;
-                    accepted.extend((payload.status == StatusCode::OK).then_some(payload.body));
+                    kept.extend((payload.status == StatusCode::OK).then_some(payload.body));
                 }
-                bodies.insert(id.clone(), accepted);
+                // What was handed in, where the test noted it; else what was kept. Both, they are the same.
+                if let Some(given) = self.bodies.lock().expect("no holder panics").get(&id) {
+                    assert!(kept.iter().all(|body| given.contains(body)), "{id} is kept otherwise: {kept:?}");
+                    kept.clone_from(given);
+                }
+                bodies.insert(id.clone(), kept);
             }
             let sent = bodies[&id].iter().any(|body| *body == *received.body());
             assert!(sent, "another body than was accepted for {id}: {received:?}");
@@ -467,6 +496,15 @@ impl World {
         for secret in self.secrets.lock().expect("no holder panics").iter() {
             assert!(!logged.contains(secret.as_str()), "a secret was logged");
         }
+    }
+
+    /// Where the owners' messages go from now on.
+    pub async fn telling(&self) -> (Hook, tokio::task::JoinHandle<()>) {
+        let service = Hook::scripted(vec![answer(202, "", "")]).await;
+        let channel = Channel::Service { url: service.url("/messages"), key: None };
+        let store = self.store();
+        let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
+        (service, tokio::spawn(Teller::new(handle, client, clock, channel, Millis(1)).run()))
     }
 
     /// Every delivery of an account.
@@ -482,6 +520,24 @@ impl World {
             }
         }
     }
+}
+
+/// A delivery's attempts are numbered from 1, never overlap, and no run has more tries than it may have.
+#[track_caller]
+fn in_order(delivery: &Value, attempts: &[Value]) {
+    let mut tries: BTreeMap<u64, u64> = BTreeMap::new();
+    for (n, attempt) in attempts.iter().enumerate() {
+        assert_eq!(attempt["number"], n + 1, "{attempt}");
+        if n > 0 {
+            let before = &attempts[n - 1];
+            assert!(moment(&before["ended_at"]) <= moment(&attempt["started_at"]), "{before} {attempt}");
+        }
+        if attempt["counted"] == true {
+            *tries.entry(attempt["run"].as_u64().expect("a number")).or_default() += 1;
+        }
+    }
+    let most = delivery["tries"].as_u64().expect("a number");
+    assert!(tries.values().all(|tries| *tries <= most), "{tries:?} tries in a run: {delivery}");
 }
 
 /// A moment of the API.

@@ -3,6 +3,7 @@
 
 pub mod case;
 pub mod chance;
+pub mod counting;
 pub mod judge;
 pub mod outage;
 pub mod receiver;

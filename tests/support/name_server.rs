@@ -2,8 +2,7 @@
 #![allow(dead_code)]
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -21,14 +20,22 @@ pub enum Say {
     ServerFailed,
     /// Nothing, ever.
     Silent,
+    /// These addresses, once [`NameServer::say_late`] is called.
+    Late(Vec<IpAddr>),
 }
 
 /// The name server. It lives as long as the test's runtime.
 pub struct NameServer {
     /// Where it listens.
     pub address: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    questions: Arc<Mutex<Vec<String>>>,
+    /// What was not said yet, and to whom.
+    late: Late,
+    udp: Arc<UdpSocket>,
 }
+
+/// Answers that are not sent yet, and to whom they go.
+type Late = Arc<Mutex<Vec<(Vec<u8>, SocketAddr)>>>;
 
 type Sayer = Arc<dyn Fn(&str) -> Say + Send + Sync>;
 
@@ -38,14 +45,20 @@ impl NameServer {
         let say: Sayer = Arc::new(say);
         let (udp, tcp) = sockets().await;
         let address = udp.local_addr().expect("its address");
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (sayer, counter) = (say.clone(), asked.clone());
+        let udp = Arc::new(udp);
+        let (questions, late) = (Arc::<Mutex<Vec<_>>>::default(), Late::default());
+        let (socket, sayer, heard, kept) = (udp.clone(), say.clone(), questions.clone(), late.clone());
         tokio::spawn(async move {
             let mut buffer = [0; 1500];
-            while let Ok((len, from)) = udp.recv_from(&mut buffer).await {
-                counter.fetch_add(1, Ordering::SeqCst);
-                if let Some(answer) = reply(&buffer[..len], &sayer, 512) {
-                    udp.send_to(&answer, from).await.ok();
+            while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
+                let (name, _) = question(&buffer[..len]);
+                let later = matches!(sayer(&name), Say::Late(_));
+                heard.lock().expect("no panic").push(name);
+                let Some(answer) = reply(&buffer[..len], &sayer, 512) else { continue };
+                if later {
+                    kept.lock().expect("no panic").push((answer, from));
+                } else {
+                    socket.send_to(&answer, from).await.ok();
                 }
             }
         });
@@ -54,12 +67,25 @@ impl NameServer {
                 tokio::spawn(over_tcp(stream, say.clone()));
             }
         });
-        NameServer { address, asked }
+        NameServer { address, questions, late, udp }
     }
 
     /// How many questions came in over UDP.
     pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.questions.lock().expect("no panic").len()
+    }
+
+    /// The names that were asked for over UDP.
+    pub fn names(&self) -> Vec<String> {
+        self.questions.lock().expect("no panic").clone()
+    }
+
+    /// Says what was not said so far.
+    pub async fn say_late(&self) {
+        let late = std::mem::take(&mut *self.late.lock().expect("no panic"));
+        for (answer, to) in late {
+            self.udp.send_to(&answer, to).await.ok();
+        }
     }
 }
 
@@ -85,18 +111,24 @@ async fn over_tcp(mut stream: TcpStream, say: Sayer) -> Option<()> {
     }
 }
 
-/// RFC 1035 §4.1: the question comes back, then the answers to it.
-fn reply(question: &[u8], say: &Sayer, bytes_max: usize) -> Option<Vec<u8>> {
+/// The name that is asked for, and where it ends.
+fn question(bytes: &[u8]) -> (String, usize) {
     let mut at = 12;
     let mut labels = Vec::new();
-    while question[at] > 0 {
-        let label = &question[at + 1..=at + usize::from(question[at])];
+    while bytes[at] > 0 {
+        let label = &bytes[at + 1..=at + usize::from(bytes[at])];
         labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
         at += 1 + label.len();
     }
+    (labels.join("."), at)
+}
+
+/// RFC 1035 §4.1: the question comes back, then the answers to it.
+fn reply(question: &[u8], say: &Sayer, bytes_max: usize) -> Option<Vec<u8>> {
+    let (name, at) = self::question(question);
     let end = at + 5;
     let four = question[at + 2] == 1;
-    let (code, records, ttl) = match say(&labels.join(".")) {
+    let (code, records, ttl): (u8, Vec<IpAddr>, u32) = match say(&name) {
         Say::Silent => return None,
         Say::Is(other) => {
             let name: Vec<u8> =
@@ -108,6 +140,7 @@ fn reply(question: &[u8], say: &Sayer, bytes_max: usize) -> Option<Vec<u8>> {
         }
         Say::NoSuchName => (3, vec![], 0),
         Say::ServerFailed => (2, vec![], 0),
+        Say::Late(all) => (0, all.into_iter().filter(|a| a.is_ipv4() == four).collect(), 60),
         Say::Are(all, ttl) => (0, all.into_iter().filter(|a| a.is_ipv4() == four).collect(), ttl),
     };
     let record_bytes = if four { 16 } else { 28 };

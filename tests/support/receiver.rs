@@ -1,14 +1,16 @@
 //! A receiver made of raw sockets: it logs every byte it is sent and answers exactly what a test tells it to.
 //!
-//! It never waits by the clock: what it does next depends only on what arrived, and on its peer going away.
+//! It never waits by the clock, unless it is told to drip: what it does next depends only on what arrived, and on
+//! its peer going away.
 #![allow(dead_code)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
 /// One thing a receiver does in answer to a request. After the last one the connection stays open for the next
@@ -19,6 +21,8 @@ pub enum Step {
     Bytes(Vec<u8>),
     /// Sends these bytes again and again until the peer has gone.
     Endless(Vec<u8>),
+    /// Sends these bytes one by one, with so much time before each.
+    Drip(Vec<u8>, Duration),
     /// Sends nothing more, and waits until the peer has gone.
     Hold,
     /// Says that it sends nothing more, and goes on.
@@ -186,6 +190,28 @@ pub fn raw(bytes: impl AsRef<[u8]>) -> Step {
     Step::Bytes(bytes.as_ref().to_vec())
 }
 
+/// An address that drops what would open a connection: nobody accepts, and the queue is full.
+pub async fn black_hole(ip: Ipv4Addr, port: u16) -> BlackHole {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((ip, port).into()).expect("a port");
+    let listener = socket.listen(1).expect("a listener");
+    let address = listener.local_addr().expect("its address");
+    let mut held = Vec::new();
+    let within = Duration::from_millis(300);
+    while let Ok(stream) = tokio::time::timeout(within, TcpStream::connect(address)).await {
+        held.push(stream.expect("a connection"));
+        assert!(held.len() < 100, "the queue never fills");
+    }
+    BlackHole { address, _held: (listener, held) }
+}
+
+/// One, for as long as it is held.
+pub struct BlackHole {
+    /// Where it is.
+    pub address: SocketAddr,
+    _held: (TcpListener, Vec<TcpStream>),
+}
+
 const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[derive(Default)]
@@ -230,6 +256,15 @@ async fn serve(mut stream: TcpStream, connection: usize, state: Arc<State>) {
                         return;
                     }
                 }
+                Step::Drip(bytes, every) => {
+                    let mut ticks = ticking(every).await;
+                    for byte in bytes {
+                        ticks.tick().await;
+                        if stream.write_all(&[byte]).await.is_err() {
+                            return;
+                        }
+                    }
+                }
                 Step::Endless(bytes) => while stream.write_all(&bytes).await.is_ok() {},
                 Step::Hold => {
                     let mut rest = Vec::new();
@@ -247,6 +282,14 @@ async fn serve(mut stream: TcpStream, connection: usize, state: Arc<State>) {
             }
         }
     }
+}
+
+/// Ticks for the first time after so long, and never sooner than that after the tick before.
+pub async fn ticking(every: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.tick().await;
+    ticks
 }
 
 /// The length of the first request in these bytes, once it is there whole.

@@ -33,6 +33,8 @@ pub struct Host {
     pub store: PathBuf,
     flags: Vec<String>,
     log: PathBuf,
+    /// Files that a server may have open.
+    files_max: Option<u64>,
 }
 
 /// A server that runs.
@@ -66,6 +68,7 @@ impl Host {
             store: folder.join("store"),
             flags: flags.map(str::to_owned).into(),
             log: folder.join("server.log"),
+            files_max: None,
         }
     }
 
@@ -81,9 +84,15 @@ impl Host {
         self
     }
 
+    /// With so many files that a server may have open.
+    pub fn with_files(mut self, files: u64) -> Host {
+        self.files_max = Some(files);
+        self
+    }
+
     /// The same flags on another folder.
     pub fn on(&self, folder: &Path) -> Host {
-        Host { store: folder.join("store"), flags: self.flags.clone(), log: folder.join("server.log") }
+        Host { store: folder.join("store"), log: folder.join("server.log"), ..self.clone() }
     }
 
     /// Starts a server and waits until it is up.
@@ -110,7 +119,15 @@ impl Host {
     /// Starts a server and does not wait for anything.
     pub fn spawn(&self) -> Child {
         let log = std::fs::File::create(&self.log).expect("a log file");
-        let mut command = hooklog();
+        let mut command = match self.files_max {
+            Some(files) => {
+                let mut shell = quietly(Command::new("sh"));
+                let line = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &line, env!("CARGO_BIN_EXE_hooklog")]);
+                shell
+            }
+            None => hooklog(),
+        };
         command.arg("serve").arg("--store").arg(&self.store).args(&self.flags);
         command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs")
     }
@@ -164,7 +181,10 @@ impl Host {
 }
 
 fn hooklog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hooklog"));
+    quietly(Command::new(env!("CARGO_BIN_EXE_hooklog")))
+}
+
+fn quietly(mut command: Command) -> Command {
     // No variable of the machine reaches it: neither ours nor a proxy's.
     command.env_clear().env("HOOKLOG_LOG", "info,fjall=warn,lsm_tree=warn");
     command.stdin(Stdio::null()).kill_on_drop(true);
@@ -205,9 +225,24 @@ impl Server {
 
     /// Resident memory, bytes.
     pub fn memory(&self) -> u64 {
+        self.bytes("VmRSS:")
+    }
+
+    /// The most resident memory that it ever had, bytes.
+    pub fn memory_most(&self) -> u64 {
+        self.bytes("VmHWM:")
+    }
+
+    /// Files that it has open.
+    pub fn files(&self) -> usize {
+        let id = self.child.id().expect("it runs");
+        std::fs::read_dir(format!("/proc/{id}/fd")).expect("its files").count()
+    }
+
+    fn bytes(&self, what: &str) -> u64 {
         let id = self.child.id().expect("it runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("its status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("its memory");
         line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") * 1024
     }
 

@@ -18,7 +18,7 @@ use hooklog::log::mark::MemoryMark;
 use hooklog::log::memory::MemoryDisk;
 use hooklog::log::{self, Body, BodySlot, Disk, Log, Mark};
 use hooklog::secrets::MasterKey;
-use hooklog::views::check;
+use hooklog::views::{Place, check};
 use hooklog_projections::counts::Counts;
 use hooklog_projections::fact::{
     AccountSettings, Actor, EndpointSettings, Entry, Fact, Failure, Schemes, Sealed,
@@ -275,17 +275,7 @@ impl Stage {
         let mut settings = EndpointSettings {
             url: format!("https://{name}.customer.net/").into(),
             event_types: vec![wanted.into()],
-            description: "".into(),
-            schedule: None,
-            response_policy: None,
-            timeout: Millis(10_000),
-            in_flight_max: 8,
-            schemes: Schemes { standard: true, ledger: true },
-            headers: Vec::new(),
-            rate_per_second: None,
-            disable_after: None,
-            body_form: Default::default(),
-            queue: None,
+            ..EndpointSettings::default()
         };
         change(&mut settings);
         let created = self.ask(Command::CreateEndpoint { key, settings, signing: Vec::new(), secret: None });
@@ -766,7 +756,7 @@ impl Stage {
         let view = self.engine.as_ref().expect("it runs").published().view();
         let counts = view.counts(None).expect("they can be read");
         assert!(counts.conserved());
-        let page = view.history(account(), &Default::default(), None, 100).expect("it can be read");
+        let page = view.history(account(), &Default::default(), Place::First, 100).expect("it can be read");
         let mut lines = String::new();
         for (key, row) in page.rows.iter().rev() {
             let state = match &row.state {

@@ -16,6 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::LazyConfigAcceptor;
 
+use super::receiver::Step;
+
 /// When a certificate is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
@@ -44,6 +46,7 @@ impl Authority {
         let certificate = params.self_signed(&key).expect("a certificate");
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("a file");
+        std::fs::write(folder.path().join("ca.key"), key.serialize_pem()).expect("a file");
         Authority { certificate, issuer: Issuer::new(params, key), folder }
     }
 
@@ -117,6 +120,16 @@ fn config(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> Arc<ServerConfi
     Arc::new(builder().with_no_client_auth().with_single_cert(chain, key).expect("they fit"))
 }
 
+/// What a server says that speaks at most TLS 1.`minor - 1`, whatever is offered to it: its greeting (RFC 2246
+/// §7.4.1.3), which picks that version and one of its time's ciphers.
+pub fn old_greeting(minor: u8) -> Step {
+    // Version, random, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression.
+    let hello = [&[3, minor][..], &[7; 32], &[0, 0x00, 0x2f, 0]].concat();
+    let message = [&[2, 0, 0, hello.len() as u8][..], &hello].concat();
+    let record = [&[0x16, 3, minor, 0, message.len() as u8][..], &message].concat();
+    Step::Bytes(record)
+}
+
 /// What a client offered before anything was encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
@@ -138,7 +151,12 @@ pub struct TlsReceiver {
 impl TlsReceiver {
     /// One that shows this.
     pub async fn showing(config: Arc<ServerConfig>) -> TlsReceiver {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        TlsReceiver::showing_at(([127, 0, 0, 1], 0).into(), config).await
+    }
+
+    /// As [`showing`](Self::showing), at this address.
+    pub async fn showing_at(address: SocketAddr, config: Arc<ServerConfig>) -> TlsReceiver {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("its address");
         let shows = Arc::new(Mutex::new(config));
         let (greeted, greetings) = mpsc::unbounded_channel();

@@ -20,7 +20,7 @@ pub(super) struct Operation {
 }
 
 /// POSTs that say nothing new about a key: they are safe to ask again, or are about a session.
-const NEED_NO_KEY: [&str; 4] = ["/leases/", "/claim", "/store/", "/portal/session"];
+const NEED_NO_KEY: [&str; 5] = ["/leases/", "/claim", "/store/", "/portal/session", "/verify"];
 
 /// The beginning of a description. Its parts in braces are told from the path.
 pub(super) fn op(route: &'static str, id: &'static str, summary: &'static str) -> Operation {
@@ -34,6 +34,7 @@ pub(super) fn op(route: &'static str, id: &'static str, summary: &'static str) -
             "deliveries" => id_schema("dlv"),
             "replays" => id_schema("rpl"),
             "keys" => id_schema("ak"),
+            "attempts" => id_schema("att"),
             "leases" => id_schema("lease"),
             "queues" => json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" }),
             _ => json!({ "type": "string" }),
@@ -178,24 +179,37 @@ impl Operation {
     /// A page of a list, with `limit` and `cursor`.
     pub(super) fn gives_page<T: ToSchema>(mut self, about: &str) -> Operation {
         let limit = json!({ "type": "integer", "minimum": 1, "default": 50 });
-        self = self.query("limit", limit, "Rows of a page; more than 200 are 200.");
-        self = self.query("cursor", json!({ "type": "string" }), "`next_cursor` of the page before.");
+        self = self.query("limit", limit, "Rows of a page; more than 500 are 500.");
+        self = self.query(
+            "cursor",
+            json!({ "type": "string" }),
+            "`next_cursor` or `prev_cursor` of a page with the same filters.",
+        );
         let items = self.shape::<T>();
         let name = format!("{}Page", T::name());
         let page = json!({
             "type": "object",
             "description": "A page of a list.",
-            "required": ["data", "next_cursor"],
+            "required": ["data", "next_cursor", "prev_cursor"],
             "properties": {
                 "data": { "type": "array", "items": items },
                 "next_cursor": {
                     "type": ["string", "null"],
                     "description": "For the next page, with the same filters; `null` on the last.",
                 },
+                "prev_cursor": {
+                    "type": ["string", "null"],
+                    "description": "For the page before, with the same filters; `null` on the first.",
+                },
                 "searched_back_to": {
                     "type": "string",
                     "format": "date-time",
                     "description": "A search that was cut short got this far; go on with `next_cursor`.",
+                },
+                "searched_up_to": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "The same on the way back to the newest; go on with `prev_cursor`.",
                 },
             },
         });

@@ -4,15 +4,17 @@
 use super::operation::{Operation, op};
 use super::shapes::*;
 use super::told::*;
-use super::words::{Bucket, DeadReason, ErrorClass, Group, Include, Status};
+use super::words::{Bucket, DeadReason, ErrorClass, EventInclude, EventStatus, Group, Include, Status};
 use crate::api::dead::GroupsOut;
-use crate::api::events::AcceptedOut;
+use crate::api::event_types::TypesOut;
+use crate::api::events::{AcceptedOut, ListedOut};
 use crate::api::explain::ExplainOut;
 use crate::api::keys::KeyOut;
 use crate::api::portal::{LinkOut, SessionOut};
 use crate::api::queues::JobsOut;
 use crate::api::replays::{PlanOut, ReplayOut};
 use crate::api::secrets::{KeysOut, OwnOut, TextOut};
+use crate::api::tried::{RequestOut, ResponseOut, ShownOut};
 use crate::api::wire::{AccountOut, DeliveryOut, EndpointOut, EventOut};
 
 const TAKEN: &str = "It is durable.";
@@ -74,6 +76,11 @@ fn endpoints() -> Vec<Operation> {
             .of_account()
             .may_take::<Nothing>()
             .gives::<EndpointOut>(200, "It runs."),
+        op("POST /v1/endpoints/{id}/test", "testEndpoint", "Sends a test event to an endpoint: one try.")
+            .of_account()
+            .may_take::<Nothing>()
+            .gives::<AcceptedOut>(202, TAKEN)
+            .gives::<AcceptedOut>(200, SAME),
         op("DELETE /v1/endpoints/{id}", "removeEndpoint", "Removes an endpoint for good; its history stays.")
             .of_account()
             .may_take::<Reason>()
@@ -92,6 +99,13 @@ fn secrets() -> Vec<Operation> {
         op("POST /v1/accounts/{id}/secret/rotate", "rotateAccountSecret", "Replaces an account's secret.")
             .may_take::<RotateSecret>()
             .gives::<TextOut>(200, "The new one."),
+        op(
+            "POST /v1/verify",
+            "verifySignature",
+            "Checks a captured request's signatures, and says what is wrong.",
+        )
+        .takes::<Captured>()
+        .gives::<Verdict>(200, "What was found."),
         op("GET /v1/endpoints/{id}/secret", "revealSigningKeys", "Shows an endpoint's live signing keys.")
             .of_account()
             .query("reason", why(), WHY)
@@ -143,6 +157,21 @@ fn events() -> Vec<Operation> {
             .takes_bytes()
             .gives::<AcceptedOut>(202, TAKEN)
             .gives::<AcceptedOut>(200, SAME),
+        op("GET /v1/events", "listEvents", "Lists an account's events, newest first.")
+            .in_account()
+            .word::<EventStatus>("status", "Only such.")
+            .of_type()
+            .moment("since", "Taken in at this moment or later.")
+            .moment("until", "Taken in before this moment.")
+            .words::<EventInclude>("include", "What to show besides.")
+            .gives_page::<ListedOut>("A page."),
+        op(
+            "GET /v1/event-types",
+            "listEventTypes",
+            "The types of an account's events, and when each was seen.",
+        )
+        .in_account()
+        .gives::<TypesOut>(200, "The types."),
         op("GET /v1/events/{id}", "getEvent", "Shows an event, its deliveries and the answer about it.")
             .of_account()
             .at()
@@ -184,6 +213,15 @@ fn deliveries() -> Vec<Operation> {
             .of_account()
             .at()
             .gives::<Attempts>(200, "The attempts."),
+        op("GET /v1/attempts/{id}", "getAttempt", "Shows one request and its answer.")
+            .of_account()
+            .gives::<ShownOut>(200, "The attempt."),
+        op("GET /v1/attempts/{id}/request", "getAttemptRequest", "The request of an attempt, as it was made.")
+            .of_account()
+            .gives::<RequestOut>(200, "The request."),
+        op("GET /v1/attempts/{id}/response", "getAttemptResponse", "The answer to an attempt, as it is kept.")
+            .of_account()
+            .gives::<ResponseOut>(200, "The answer."),
         op("POST /v1/deliveries/{id}/replay", "replayDelivery", "Sends a delivery again.")
             .of_account()
             .may_take::<ReplayWish>()
@@ -207,7 +245,7 @@ fn replays() -> Vec<Operation> {
             .in_endpoint()
             .of_type()
             .word::<DeadReason>("reason", "")
-            .query("limit", limit, "Groups that are shown; more than 200 are 200.")
+            .query("limit", limit, "Groups that are shown; more than 500 are 500.")
             .gives::<GroupsOut>(200, "The groups."),
         op("POST /v1/replays", "createReplay", "Sends again in bulk, or plans it.")
             .takes::<NewReplay>()

@@ -2,6 +2,8 @@
 //! two against each other, member by member. Never knows routes.
 #![expect(dead_code, reason = "a shape is described, never made")]
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -307,6 +309,36 @@ pub(super) struct JobFailure {
     retry_after_ms: Option<u64>,
 }
 
+/// A request that somebody captured, and what to check it with.
+#[derive(ToSchema)]
+pub(super) struct Captured {
+    /// Its header fields, by name; a list where one stood there several times.
+    headers: BTreeMap<String, TextOrTexts>,
+    /// Its body, if that is text; byte for byte as it came.
+    body: Option<String>,
+    /// Its body in base64, in place of `body`.
+    body_base64: Option<String>,
+    /// With the secrets of this endpoint, which are not shown.
+    endpoint_id: Option<String>,
+    /// Or with these: `whsec_…`. They are kept nowhere.
+    #[schema(min_items = 1, max_items = 10)]
+    signing_secrets: Option<Vec<String>>,
+    /// Or with these, for `X-Ledger-Signature`.
+    #[schema(min_items = 1, max_items = 10)]
+    ledger_secrets: Option<Vec<String>>,
+    /// As if it were then; now if absent.
+    #[schema(format = DateTime)]
+    at: Option<String>,
+}
+
+/// One text, or several.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(super) enum TextOrTexts {
+    One(String),
+    Several(Vec<String>),
+}
+
 /// A key to be made.
 #[derive(ToSchema)]
 pub(super) struct NewKey {
@@ -337,6 +369,9 @@ pub(super) struct NewPortalLink {
     /// How long it may be used; 15 if absent.
     #[schema(minimum = 1, maximum = 1_440)]
     lifetime_minutes: Option<u64>,
+    /// Where the pages lead back to: https without a user, or this server's own.
+    #[schema(max_length = 2_000)]
+    return_url: Option<String>,
 }
 
 /// A link that is used.

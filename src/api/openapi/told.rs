@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use utoipa::ToSchema;
 
-use super::words::{Bucket, ErrorClass, Role};
+use super::words::{Bucket, ErrorClass, Role, Scheme};
 use crate::api::attempts::AttemptOut;
 use crate::api::events::AcceptedOut;
 use crate::api::wire::{CountsOut, DeliveryRef, EndpointOut};
@@ -27,6 +27,10 @@ pub(super) struct Problem {
     /// The accounts that have an event of this id.
     #[schema(nullable = false)]
     candidates: Option<Vec<String>>,
+    /// The quota that is used up.
+    #[schema(nullable = false)]
+    #[serde(rename = "violated-policies")]
+    violated_policies: Option<Vec<String>>,
 }
 
 /// What is wrong with one member or parameter.
@@ -90,6 +94,9 @@ pub(super) struct TimelineEntry {
     fact: String,
     #[schema(nullable = false)]
     delivery_id: Option<String>,
+    /// Of what begins an attempt, or ends one.
+    #[schema(nullable = false)]
+    attempt_id: Option<String>,
     #[schema(nullable = false)]
     event_id: Option<String>,
     #[schema(nullable = false)]
@@ -140,6 +147,10 @@ pub(super) struct TimelineEntry {
     until: Option<String>,
     #[schema(nullable = false)]
     channel: Option<String>,
+    /// Why a message to the owner was refused for good.
+    refused: Option<String>,
+    #[schema(nullable = false, format = DateTime)]
+    since: Option<String>,
 }
 
 /// What somebody administered. Besides its name, moment and actor, what there is depends on the fact.
@@ -324,6 +335,27 @@ pub(super) struct Alive {
 pub(super) struct Ready {
     status: String,
     checks: BTreeMap<String, String>,
+}
+
+/// Whether a captured request is signed as it should be.
+#[derive(ToSchema)]
+pub(super) struct Verdict {
+    /// Some signature is right, and none is wrong.
+    valid: bool,
+    /// One for each scheme that the request brings.
+    checks: Vec<Check>,
+}
+
+/// What was found of one scheme.
+#[derive(ToSchema)]
+pub(super) struct Check {
+    scheme: Scheme,
+    /// `valid`, `unchecked`, or what is wrong: `too-old`, `too-new`, `body-changed`, `id-changed`, `other-secret`,
+    /// `key-taken-as-text`, `missing-header`, `doubled-header`, `malformed-timestamp`, `malformed-signature`,
+    /// `no-signature`, `mismatch`.
+    result: String,
+    /// For people: what is wrong, and what to do.
+    detail: String,
 }
 
 /// Sessions that were ended.

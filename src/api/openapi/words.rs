@@ -49,7 +49,7 @@ words! {
     /// Where a delivery is. It is always in exactly one of these.
     Status: "pending" "in_flight" "delivered" "dead" "cancelled";
     /// Why a pending delivery is not sent although it is due.
-    HeldBy: "paused" "disabled" "removed" "gate";
+    HeldBy: "paused" "disabled" "removed" "gate" "breaker";
     /// Whether an endpoint is sent to.
     EndpointStatus: "active" "paused" "disabled" "removed";
     /// How one attempt went.
@@ -61,7 +61,7 @@ words! {
     /// Whether a key is taken.
     KeyStatus: "active" "revoked" "expired";
     /// What an id names.
-    Kind: "event" "delivery" "endpoint" "account";
+    Kind: "event" "delivery" "attempt" "endpoint" "account";
     /// Which deliveries a replay restarts: the dead ones, delivered ones too (which wants `confirm`), or none:
     /// endpoints that never got the event get it.
     Scope: "dead" "all" "missing";
@@ -71,6 +71,10 @@ words! {
     Group: "status" "class" "endpoint";
     /// What may be asked for besides.
     Include: "payload" "last_error";
+    /// What an event may be asked for that is in a list.
+    EventInclude: "payload";
+    /// An event that nobody had subscribed to, and that was sent to nobody since.
+    EventStatus: "unmatched";
     /// A schedule by name.
     Preset: "ledger" "ledger-5" "ukue" "standard-webhooks";
 }

@@ -10,6 +10,7 @@ use hooklog::api::serve::{Listeners, Serving};
 use hooklog::clock::{Chance, SystemChance, SystemClock};
 use hooklog::delivery::{Key, TextSecret, guard};
 use hooklog::engine::ServerPolicy;
+use hooklog::notify::Channel;
 use hooklog::store::{self, Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -90,8 +91,7 @@ impl Stage {
             listen: address,
             store: options.clone(),
             api: ApiOptions { open: true, policy: options.policy.clone(), ..ApiOptions::default() },
-            notifications_url: url.parse().ok(),
-            notifications_key: Some(message_key),
+            owners: Channel::Service { url, key: Some(message_key) },
             #[cfg(feature = "postgres")]
             outbox: None,
         };

@@ -200,6 +200,13 @@ impl Race {
     }
 }
 
+/// A connection to one of the addresses, whichever answers first, without TLS.
+pub(super) async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, Fault> {
+    let mut race = Race::default();
+    let won = race.run(addresses).await;
+    won.map(|(_, stream)| stream).ok_or_else(|| race.fault())
+}
+
 async fn dial(address: SocketAddr) -> (SocketAddr, io::Result<TcpStream>) {
     let stream = TcpStream::connect(address).await;
     // A request is written at once; waiting to fill a packet would only delay its end.

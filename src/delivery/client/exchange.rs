@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, Uri};
 use tokio::time::{Instant, timeout_at};
 use url::{Position, Url};
 
-use super::super::{Answer, Fault, KEPT_BODY_BYTES, KEPT_HEADER_BYTES, KEPT_HEADERS};
+use super::super::{Answer, CONTENT_LENGTH, Fault, KEPT_BODY_BYTES, KEPT_HEADER_BYTES, KEPT_HEADERS};
 use super::Trip;
 use super::connect::Conn;
 use super::faults::{self, fault};
@@ -104,8 +104,9 @@ fn head_bytes(fields: &HeaderMap) -> usize {
 async fn read(conn: &mut Conn, response: Response<Incoming>, trip: &mut Trip) -> Answer {
     let begun = Instant::now();
     let (head, mut incoming) = response.into_parts();
-    let headers = kept_headers(&head.headers);
+    let mut headers = kept_headers(&head.headers);
     let mut body = BytesMut::new();
+    let announced = incoming.size_hint().exact();
     let truncated = match incoming.is_end_stream() {
         true => false,
         false => {
@@ -114,6 +115,7 @@ async fn read(conn: &mut Conn, response: Response<Incoming>, trip: &mut Trip) ->
             !whole.unwrap_or(false)
         }
     };
+    headers.extend(announced.filter(|_| truncated).map(|len| (CONTENT_LENGTH, len.to_string())));
     let status = head.status.as_u16();
     Answer { status, headers, body: body.freeze(), truncated, address: Some(conn.address) }
 }

@@ -108,14 +108,20 @@ fn of_tls(error: &rustls::Error) -> Fault {
         AlertReceived, InappropriateHandshakeMessage, InappropriateMessage, InvalidCertificate,
         InvalidMessage, NoCertificatesPresented, PeerIncompatible,
     };
+    use rustls::PeerIncompatible::{ServerDoesNotSupportTls12Or13, ServerTlsVersionIsDisabledByOurConfig};
     let (reason, detail) = match error {
         InvalidCertificate(error) => of_certificate(error),
         NoCertificatesPresented => (Reason::CertificateUnusable, "the receiver shows no certificate"),
+        // What it picks in its greeting, whatever was offered to it.
+        PeerIncompatible(ServerDoesNotSupportTls12Or13 | ServerTlsVersionIsDisabledByOurConfig) => {
+            (Reason::TlsTooOld, TLS_TOO_OLD)
+        }
         PeerIncompatible(_) => (Reason::NoCommonTls, NO_COMMON_TLS),
         AlertReceived(alert) => match alert {
-            AlertDescription::ProtocolVersion
-            | AlertDescription::HandshakeFailure
-            | AlertDescription::InsufficientSecurity => (Reason::NoCommonTls, NO_COMMON_TLS),
+            AlertDescription::ProtocolVersion => (Reason::TlsTooOld, TLS_TOO_OLD),
+            AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+                (Reason::NoCommonTls, NO_COMMON_TLS)
+            }
             AlertDescription::CertificateRequired => {
                 (Reason::ClientCertificateWanted, "the receiver wants a client certificate")
             }
@@ -135,7 +141,9 @@ fn of_tls(error: &rustls::Error) -> Fault {
     because(ErrorClass::Tls, reason, detail)
 }
 
-const NO_COMMON_TLS: &str = "no common version or cipher of TLS (1.2 and 1.3 are offered), or the receiver wants a client certificate";
+const TLS_TOO_OLD: &str = "the receiver speaks no version of TLS that is offered (1.2 and 1.3)";
+
+const NO_COMMON_TLS: &str = "no cipher of TLS in common, or the receiver wants a client certificate";
 
 fn of_certificate(error: &CertificateError) -> (Reason, &'static str) {
     use CertificateError::{

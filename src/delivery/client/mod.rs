@@ -7,7 +7,7 @@
 //! One attempt, step by step: check the URL; sign; resolve the name and judge every address ([`resolve`]); take
 //! a kept connection to one of these very addresses ([`pool`]) or make one ([`connect`], [`tls`]); send, read
 //! the head, read the body ([`exchange`]). Whatever goes wrong is told in our words ([`faults`]). The operator's
-//! own services are called in another way and are not judged ([`operator`]).
+//! own services are called in another way and are not judged ([`operator`], [`mail`]).
 //!
 //! # Kept connections
 //!
@@ -27,6 +27,7 @@ pub mod resolve;
 mod connect;
 mod exchange;
 mod faults;
+mod mail;
 mod operator;
 mod pool;
 mod tls;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hooklog_projections::policy::ErrorClass;
+use lettre::Address;
 use tokio::time::Instant;
 use url::{Host, Position, Url};
 
@@ -47,12 +49,14 @@ use super::{Answer, Fault, Outcome, Reason, Request, Timings, request};
 use connect::{Conn, Dialer};
 use exchange::{Call, Ended};
 use faults::{because, denied, fault};
+use mail::Post;
 use operator::Operator;
 use pool::{Key, Pool};
 use resolve::{Dns, Resolver};
 
 pub use connect::HEAD_START;
 pub use exchange::{READ_BODY_BYTES_MAX, READ_HEAD_BYTES_MAX};
+pub use mail::{Login, MailFault, Relay, Security};
 pub use pool::{POOL_IDLE, POOL_IDLE_PER_KEY};
 pub use resolve::{ADDRESSES_MAX, Lookup};
 pub use tls::Error;
@@ -91,6 +95,7 @@ pub struct Client {
     dialer: Dialer,
     pool: Arc<Pool>,
     operator: Operator,
+    post: Post,
 }
 
 /// A policy with its number: what was connected under one is not used under another.
@@ -116,6 +121,7 @@ impl Client {
         let tls = tls::config(options.extra_ca.as_deref())?;
         Ok(Client {
             operator: Operator::new(tls.clone(), &options, lookup.clone())?,
+            post: Post::new(tls.clone(), lookup.clone(), options.lookup_timeout),
             rules: RwLock::new(Arc::new(Rules { version: 0, policy })),
             resolver: Resolver::new(lookup, options.lookup_timeout),
             dialer: Dialer::new(tls, options.connect_timeout),
@@ -153,6 +159,20 @@ impl Client {
         time: Duration,
     ) -> Outcome {
         self.operator.post_json(url, body, headers, time).await
+    }
+
+    /// Hands a message to the operator's own mail server.
+    ///
+    /// # Errors
+    /// Why it was not taken, and whether that is for now, for good, or not about this message at all.
+    pub async fn send_mail(
+        &self,
+        relay: &Relay,
+        from: &Address,
+        to: &Address,
+        message: &[u8],
+    ) -> Result<(), MailFault> {
+        self.post.send(relay, from, to, message).await
     }
 
     async fn attempt(
@@ -196,7 +216,8 @@ impl Client {
 
         trip.reused = false;
         let connect_by = trip.deadline.min(Instant::now() + self.dialer.connect_timeout);
-        let conn = match self.dialer.connect(&addresses, &target, connect_by, trip).await {
+        // Boxed: what connecting needs is larger than what waiting for an answer does, and ten thousand may wait.
+        let conn = match Box::pin(self.dialer.connect(&addresses, &target, connect_by, trip)).await {
             Ok(conn) => conn,
             Err(fault) => return Err(self.failed(fault, &addresses)),
         };

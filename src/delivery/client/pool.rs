@@ -14,9 +14,10 @@ use super::connect::Conn;
 /// How long an unused connection is kept: shorter than most receivers keep theirs, so that ours is closed first.
 pub const POOL_IDLE: Duration = Duration::from_secs(30);
 
-/// Unused connections kept for one host, port and address: as many as an endpoint has requests in flight by
-/// default.
-pub const POOL_IDLE_PER_KEY: usize = 8;
+/// Unused connections kept for one host, port and address. Many endpoints may share a host, and what they were
+/// sent at once comes back at once: with 8, as one endpoint has in flight, two of three deliveries to a busy host
+/// began with a connection of their own.
+pub const POOL_IDLE_PER_KEY: usize = 64;
 
 /// The least time between two rounds of closing what has waited too long.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);

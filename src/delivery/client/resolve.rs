@@ -57,42 +57,65 @@ pub trait Lookup: Send + Sync + 'static {
 /// The hosts file, then name servers, both A and AAAA. No search domains: a name is what it says.
 pub struct Dns(Result<TokioResolver, String>);
 
+/// How long name servers are believed at most, whatever they say themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// That a name has these addresses.
+    pub answers: Duration,
+    /// That there is no such name, or no address of it.
+    pub denials: Duration,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { answers: ANSWER_KEPT, denials: DENIAL_KEPT }
+    }
+}
+
 impl Dns {
     /// With the system's hosts file and name servers as they are now. Without any of these every look-up fails,
     /// except those that need none.
     pub fn of_the_system() -> Dns {
         match TokioResolver::builder_tokio() {
-            Ok(builder) => Dns::build(builder),
+            Ok(builder) => Dns::build(builder, Kept::default()),
             Err(error) => {
                 tracing::warn!(%error, "no name servers: only names of the hosts file can be resolved");
-                let none = ResolverConfig::from_name_servers(Vec::new());
-                Dns::build(TokioResolver::builder_with_config(none, TokioRuntimeProvider::default()))
+                Dns::configured(ResolverConfig::from_name_servers(Vec::new()), Kept::default())
             }
         }
     }
 
     /// With one name server.
     pub fn of(server: SocketAddr) -> Dns {
+        Dns::configured(Dns::asking(server), Kept::default())
+    }
+
+    /// With these name servers; the domains to search in count for nothing.
+    pub fn configured(config: ResolverConfig, kept: Kept) -> Dns {
+        Dns::build(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()), kept)
+    }
+
+    /// The configuration with one name server.
+    pub fn asking(server: SocketAddr) -> ResolverConfig {
         let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
             connection.port = server.port();
             connection
         });
         let server = NameServerConfig::new(server.ip(), true, connections.to_vec());
-        let config = ResolverConfig::from_name_servers(vec![server]);
-        Dns::build(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
+        ResolverConfig::from_name_servers(vec![server])
     }
 
-    fn build(mut builder: hickory_resolver::ResolverBuilder<TokioRuntimeProvider>) -> Dns {
-        limit(builder.options_mut());
+    fn build(mut builder: hickory_resolver::ResolverBuilder<TokioRuntimeProvider>, kept: Kept) -> Dns {
+        limit(builder.options_mut(), kept);
         Dns(builder.build().map_err(|error| error.to_string()))
     }
 }
 
-fn limit(options: &mut ResolverOpts) {
+fn limit(options: &mut ResolverOpts, kept: Kept) {
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     options.cache_size = ANSWERS_MAX;
-    options.positive_max_ttl = Some(ANSWER_KEPT);
-    options.negative_max_ttl = Some(DENIAL_KEPT);
+    options.positive_max_ttl = Some(kept.answers);
+    options.negative_max_ttl = Some(kept.denials);
 }
 
 impl Lookup for Dns {
@@ -226,7 +249,7 @@ mod tests {
     #[test]
     fn no_answer_is_believed_for_long_whatever_it_says_itself() {
         let mut options = ResolverOpts::default();
-        limit(&mut options);
+        limit(&mut options, Kept::default());
         assert_eq!(options.positive_max_ttl, Some(Duration::from_secs(30)));
         assert_eq!(options.negative_max_ttl, Some(Duration::from_secs(5)));
         assert_eq!(options.cache_size, 4096);

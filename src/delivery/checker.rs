@@ -3,9 +3,11 @@
 //! Pure. A mismatch is tried again with what usually happened to a request on its way: a body that was parsed and
 //! written anew, other line ends, a key taken for its text. Never knows where a request came from.
 
-use hooklog::delivery::sign::{self, Key, Refused, TOLERANCE_SECS, TextSecret};
 use serde::Serialize;
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
+
+use super::sign::{self, Key, Refused, TOLERANCE_SECS, TextSecret};
 
 /// The secrets to check with.
 #[derive(Default)]
@@ -41,6 +43,11 @@ impl Found {
     }
 }
 
+/// Whether a request counts: something is right, and nothing is wrong.
+pub fn is_valid(found: &[Found]) -> bool {
+    found.iter().any(|found| found.result == "valid") && !found.iter().any(Found::is_wrong)
+}
+
 impl Secrets {
     /// One secret a line: signing keys of an endpoint, and secrets of an account. Endpoint keys may also be an
     /// account's, where no other is given.
@@ -52,8 +59,18 @@ impl Secrets {
             let lines = text.unwrap_or_default().lines().map(str::trim);
             lines.filter(|line| !line.is_empty()).map(|line| Zeroizing::new(line.to_owned())).collect()
         };
-        let (endpoint_texts, account) = (lines(endpoint), lines(account));
-        let mut keys = Vec::new();
+        Secrets::of(lines(endpoint), lines(account))
+    }
+
+    /// Signing keys of an endpoint, and secrets of an account, each as it stands.
+    ///
+    /// # Errors
+    /// What is wrong with a key; never the key itself.
+    pub fn of(
+        endpoint_texts: Vec<Zeroizing<String>>,
+        account: Vec<Zeroizing<String>>,
+    ) -> Result<Secrets, String> {
+        let mut keys = Vec::with_capacity(endpoint_texts.len());
         for (n, text) in endpoint_texts.iter().enumerate() {
             keys.push(Key::parse(text).map_err(|error| format!("secret {}: {error}", n + 1))?);
         }
@@ -103,7 +120,7 @@ impl Secrets {
             return Ok(Found::wrong(
                 SCHEME,
                 "unchecked",
-                "give the endpoint's signing key with --secret-file",
+                "it is made with the endpoint's signing key: give that, too",
             ));
         }
         let shaped = |part: &str| {
@@ -201,9 +218,10 @@ impl Secrets {
         }
         let texts = if self.account.is_empty() { &self.endpoint_texts } else { &self.account };
         let matches = |body: &[u8]| {
+            // Whoever asks may not have the secret: each is compared whole, and all of them.
             let made = texts.iter().map(|text| sign::ledger(&TextSecret::new(text.clone()), body));
-            // Both are public here: the very request is at hand.
-            made.into_iter().any(|made| made == signature)
+            made.fold(subtle::Choice::from(0), |any, made| any | made.as_bytes().ct_eq(signature.as_bytes()))
+                .into()
         };
         if matches(body) {
             return Ok(Found::valid(SCHEME, "X-Ledger-Signature is of this body and secret"));
@@ -212,7 +230,7 @@ impl Secrets {
             return Err(Found::wrong(SCHEME, "body-changed", body_changed(what)));
         }
         if self.account.is_empty() {
-            let detail = "it is made with the account's secret: give that with --account-secret-file";
+            let detail = "it is made with the account's secret: give that, too";
             return Ok(Found::wrong(SCHEME, "unchecked", detail));
         }
         let detail = "X-Ledger-Signature does not match: another secret, or the body is not as sent. The key is the \
