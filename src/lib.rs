@@ -16,6 +16,7 @@
 //! | [`replays`] | bulk replays at work |
 //! | [`api`] | HTTP in, commands out |
 //! | `outbox` | events out of an application's own PostgreSQL (feature `postgres`) |
+//! | [`pages`] | the console: what people see |
 //! | [`store`] | a folder opened: log, master key, engine, courier |
 //! | [`embed`] | all of it in a program of one's own: begin here |
 
@@ -30,6 +31,7 @@ pub mod log;
 pub mod notify;
 #[cfg(feature = "postgres")]
 pub mod outbox;
+pub mod pages;
 pub mod replays;
 pub mod scheduler;
 pub mod secrets;

@@ -3,6 +3,8 @@
 
 #[path = "support/mail.rs"]
 mod mail;
+#[path = "support/receiver.rs"]
+mod receiver;
 #[path = "support/tls_receiver.rs"]
 mod tls_receiver;
 

@@ -19,10 +19,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("outbox", &["clock"]),
     ("replays", &["engine", "views", "clock", "log"]),
     ("api", &["engine", "views", "delivery", "clock", "ids", "secrets", "explain", "scheduler", "log"]),
+    ("pages", &["api", "engine", "explain", "clock"]),
     (
         "embed",
         &[
             "api",
+            "pages",
             "notify",
             "engine",
             "views",
@@ -177,7 +179,7 @@ fn one_folder_makes_outbound_connections() {
 
 #[test]
 fn one_table_has_all_routes() {
-    for (path, text) in files("src/api") {
+    for (path, text) in files("src/api").into_iter().chain(files("src/pages")) {
         let routes = code(&text).matches(".route(").count();
         assert_eq!(
             routes,

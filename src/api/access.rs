@@ -23,12 +23,13 @@ use zeroize::Zeroizing;
 use super::accounts::{account_id, no_account};
 use super::failures::Source;
 use super::fields::{Fields, id};
+use super::portal::Guest;
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::quotas::Told;
-use super::routes::{Door, right_of};
+use super::routes::{Door, Entrance};
 use super::sessions::Session;
-use super::{ApiState, idempotency, portal, token};
+use super::{ApiState, console, idempotency, portal, rim, token};
 use crate::views::View;
 
 /// Characters of a token: fewer can be guessed.
@@ -53,7 +54,7 @@ pub struct OpenToOthers(pub SocketAddr);
 
 /// What a route wants of whoever asks. Each role has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(crate) enum Right {
     /// Nothing: health, the description of the API, and the exchange of a link.
     Open,
     /// To be a session of the portal.
@@ -78,7 +79,7 @@ pub(super) enum Right {
 
 impl Right {
     /// Whether a role has it.
-    pub(super) fn is_of(self, role: Role) -> bool {
+    pub(crate) fn is_of(self, role: Role) -> bool {
         use Role::{Account, AccountRead, Ingest, Operator, Support};
         match self {
             Right::Open => true,
@@ -95,7 +96,7 @@ impl Right {
 
 /// Who asks. Not to be printed: it may hold a session's secret.
 #[derive(Clone)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     /// What it may do; nothing if absent.
     pub role: Option<Role>,
     /// The only account it reaches; all of them if absent.
@@ -105,20 +106,29 @@ pub(super) struct Caller {
     /// The key that it brought, if it was one of the store's.
     pub key: Option<ApiKeyId>,
     /// The session, with its secret, if it is one of the portal.
-    pub portal: Option<(Zeroizing<String>, Session)>,
+    pub(super) portal: Option<(Zeroizing<String>, Session<Guest>)>,
+    /// The session's secret, if it is one of the console.
+    pub(super) console: Option<Zeroizing<String>>,
 }
 
 impl Caller {
     /// Whoever asks an open route.
-    pub(super) fn nobody() -> Caller {
-        Caller { role: None, account: None, actor: Actor::Api("nobody".into()), key: None, portal: None }
+    pub(crate) fn nobody() -> Caller {
+        let actor = Actor::Api("nobody".into());
+        Caller { role: None, account: None, actor, key: None, portal: None, console: None }
     }
 
-    fn operator(actor: Actor) -> Caller {
-        Caller { role: Some(Role::Operator), account: None, actor, key: None, portal: None }
+    pub(super) fn operator(actor: Actor) -> Caller {
+        Caller { role: Some(Role::Operator), account: None, actor, key: None, portal: None, console: None }
     }
 
-    fn may(&self, right: Right) -> bool {
+    /// Whether it came by a link of the portal.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.portal.is_some()
+    }
+
+    /// Whether it has a right.
+    pub(crate) fn may(&self, right: Right) -> bool {
         match right {
             Right::Session => self.portal.is_some(),
             _ => self.role.is_some_and(|role| right.is_of(role)),
@@ -166,11 +176,15 @@ pub(super) struct Peer(pub IpAddr);
 /// Lets a request in or refuses it: who asks, and whether the route is for it.
 pub(super) fn admit(api: &ApiState, request: &Request) -> Result<Caller, Problem> {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let right = path.and_then(|path| right_of(path, request.method()));
+    let row = path.and_then(|path| api.rights.wanted(path, request.method()));
+    let (right, entrance) = row.unzip();
     if right == Some(Right::Open) {
         return Ok(Caller::nobody());
     }
-    let caller = known(api, request)?;
+    // Nothing is there: a browser hears so on a page.
+    let lost = api.front.is_some() && rim::is_for_a_page(api, request);
+    let entrance = entrance.unwrap_or(if lost { Entrance::Console } else { Entrance::Api });
+    let caller = known(api, request, entrance)?;
     match (path, right) {
         (_, Some(right)) if !caller.may(right) => Err(forbidden(&caller)),
         // Whatever is there but not in the table is for nobody; a method that is not there is told as such.
@@ -184,36 +198,60 @@ fn forbidden(caller: &Caller) -> Problem {
 }
 
 /// Who a request comes from, by its credential.
-fn known(api: &ApiState, request: &Request) -> Result<Caller, Problem> {
+fn known(api: &ApiState, request: &Request, entrance: Entrance) -> Result<Caller, Problem> {
     if let Some(actor) = &api.local {
         return Ok(Caller::operator(actor.clone()));
     }
     no_token_in(request.uri())?;
     let headers = request.headers();
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let source = Source::of(peer, headers, api.shared.options.trusted_hops);
-    match (headers.get(AUTHORIZATION), portal::cookie(headers)) {
+    let cookie = match entrance {
+        Entrance::Api | Entrance::Portal => portal::secret(headers),
+        Entrance::Console => console::secret(api, headers),
+    };
+    match (headers.get(AUTHORIZATION), cookie, entrance) {
         // A bearer never reads the cookie.
-        (Some(value), _) => bearer(api, value.to_str().unwrap_or_default(), source),
-        (None, Some(secret)) => portal::caller(api, headers, secret, !is_read(request.method())),
-        (None, None) if api.shared.options.open => {
+        (Some(value), ..) => {
+            let text = match value.to_str().unwrap_or_default().split_once(' ') {
+                Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => text.trim(),
+                _ => "",
+            };
+            bearer(api, text, source_of(api, request)).map(|(caller, _)| caller)
+        }
+        (None, Some(secret), Entrance::Api) => {
+            portal::caller(api, headers, secret, !is_read(request.method()))
+        }
+        // Of what a page changes, `form::Form` says whether it comes from there.
+        (None, Some(secret), Entrance::Portal) => portal::caller(api, headers, secret, false),
+        (None, Some(secret), Entrance::Console) => console::caller(api, secret),
+        (None, None, Entrance::Api | Entrance::Console) if api.shared.options.open => {
             changes_from_here(request.method(), headers)?;
             Ok(Caller::operator(Actor::Api("operator".into())))
         }
-        (None, None) => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key")),
+        (None, None, Entrance::Api) => {
+            Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key"))
+        }
+        (None, None, Entrance::Portal) => Err(Problem::new(Kind::Unauthorized, "open a link to these pages")),
+        (None, None, Entrance::Console) => Err(Problem::new(Kind::Unauthorized, "sign in with a key")),
     }
 }
 
-fn bearer(api: &ApiState, value: &str, source: Option<Source>) -> Result<Caller, Problem> {
-    let text = match value.split_once(' ') {
-        Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => text.trim(),
-        _ => "",
-    };
+/// Where a request comes from.
+pub(super) fn source_of(api: &ApiState, request: &Request) -> Option<Source> {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    Source::of(peer, request.headers(), api.shared.options.trusted_hops)
+}
+
+/// Who the text of a credential is, and the hash of its secret.
+pub(super) fn bearer(
+    api: &ApiState,
+    text: &str,
+    source: Option<Source>,
+) -> Result<(Caller, SecretHash), Problem> {
     if let Some(operator) = &api.shared.options.operator_token {
         // The one credential that a person chose, so the one that guessing might find.
         let may_guess = api.failures().may_guess(source, api.monotonic());
         if may_guess && operator.is(text) {
-            return Ok(Caller::operator(Actor::Api("operator".into())));
+            return Ok((Caller::operator(Actor::Api("operator".into())), SecretHash([0; 32])));
         }
     }
     let read = token::read(text);
@@ -225,17 +263,29 @@ fn bearer(api: &ApiState, value: &str, source: Option<Source>) -> Result<Caller,
     let now = api.now();
     let row = api.shared.handle.view().api_key(id)?;
     match row.as_ref().filter(|row| fits(Some(row), &hash, now)) {
-        Some(row) => {
-            api.used(id, now);
-            let actor = Actor::Api(id.to_string().into());
-            Ok(Caller { role: Some(row.role), account: row.account, actor, key: Some(id), portal: None })
-        }
+        Some(row) => Ok((by_key(api, id, row), hash)),
         None => {
             let account = row.as_ref().and_then(|row| row.account);
             let _as_long = row.is_some() || fits(None, &hash, now);
             Err(api.failures().refuse(source, account, api.monotonic()))
         }
     }
+}
+
+fn by_key(api: &ApiState, id: ApiKeyId, row: &ApiKey) -> Caller {
+    api.used(id, api.now());
+    let actor = Actor::Api(id.to_string().into());
+    Caller { role: Some(row.role), account: row.account, actor, key: Some(id), portal: None, console: None }
+}
+
+/// Who signed in with a key, as long as the secret that was brought then is one of its.
+pub(super) fn still_by_key(
+    api: &ApiState,
+    id: ApiKeyId,
+    hash: &SecretHash,
+) -> Result<Option<Caller>, Problem> {
+    let row = api.shared.handle.view().api_key(id)?;
+    Ok(row.filter(|row| fits(Some(row), hash, api.now())).map(|row| by_key(api, id, &row)))
 }
 
 /// Whether a secret's hash is one of a key's. Each is compared to its end, and one that fits nothing if there
@@ -278,7 +328,7 @@ impl FromRequestParts<Door> for ApiState {
 
 impl ApiState {
     /// The account that is named, if the caller reaches it. Another one is not there, whether or not it is.
-    pub(super) fn reach(&self, account: AccountId) -> Result<AccountId, Problem> {
+    pub(crate) fn reach(&self, account: AccountId) -> Result<AccountId, Problem> {
         match self.caller.account {
             Some(own) if own != account => Err(no_account()),
             _ => Ok(account),
@@ -286,7 +336,7 @@ impl ApiState {
     }
 
     /// The account that a request is about: the caller's own, else the one that it names, if it names one.
-    pub(super) fn scope(&self, named: Option<AccountId>) -> Result<Option<AccountId>, Problem> {
+    pub(crate) fn scope(&self, named: Option<AccountId>) -> Result<Option<AccountId>, Problem> {
         Ok(named.map(|named| self.reach(named)).transpose()?.or(self.caller.account))
     }
 
@@ -297,7 +347,7 @@ impl ApiState {
     }
 
     /// The account of a filter: the one that is named, else the credential's, if it has one.
-    pub(super) fn account_filter(&self, params: &mut Params) -> Result<Option<AccountId>, Problem> {
+    pub(crate) fn account_filter(&self, params: &mut Params) -> Result<Option<AccountId>, Problem> {
         self.scope(self.account_named(params)?)
     }
 
@@ -325,13 +375,17 @@ impl ApiState {
         if let Some((secret, _)) = &self.caller.portal {
             return Ok(self.shared.sessions.lives(secret, self.monotonic()));
         }
+        let sits = |secret: &Zeroizing<String>| self.shared.consoles.lives(secret, self.monotonic());
+        if !self.caller.console.as_ref().is_none_or(sits) {
+            return Ok(false);
+        }
         let Some(key) = self.caller.key else { return Ok(true) };
         let live = view.api_key(key)?.is_some_and(|row| !row.live_hashes(self.now()).is_empty());
         Ok(live)
     }
 
     /// Whether the caller is a customer: log positions and addresses are not for it.
-    pub(super) fn is_customer(&self) -> bool {
+    pub(crate) fn is_customer(&self) -> bool {
         self.caller.account.is_some()
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{Path, Request};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Account;
 use hooklog_projections::fact::AccountSettings;
@@ -11,12 +11,12 @@ use hooklog_projections::policy::{ResponsePolicy, Rollout, Schedule};
 use serde_json::value::RawValue;
 
 use super::fields::{Bad, Fields, bad, text};
-use super::paging::Asked;
+use super::paging::{Asked, PageOut, reply};
 use super::policies::{response_policy, rollout, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
 use super::rim::{json, small_body};
-use super::wire;
+use super::wire::{self, AccountOut};
 use super::{ApiState, secrets, unexpected};
 use crate::clock::SystemChance;
 use crate::engine::{Answer, Command};
@@ -99,11 +99,17 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, request.uri()).await?;
+    reply(request.uri(), found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<AccountOut>, Problem> {
+    let mut params = Params::of(uri);
     let asked = Asked::read(&mut params);
     params.finish()?;
     let own = api.caller.account;
-    let paging = asked.of(&api, format!("accounts {own:?}"))?;
+    let paging = asked.of(api, format!("accounts {own:?}"))?;
     let (place, limit) = (paging.place.map(AccountId), paging.limit);
     let page = api
         .read(move |_, view| match own {
@@ -114,20 +120,22 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             None => Ok(view.accounts_page(place, limit)?),
         })
         .await?;
-    let page = page.map(|(id, row)| wire::account(id, &row), |id| id.0);
-    paging.answer(&api, &request, page)
+    Ok(paging.out(api, page.map(|(id, row)| wire::account(id, &row), |id| id.0)))
 }
 
 pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {
     let id = account_id(&api, &id)?;
-    let out = api
-        .read(move |_, view| {
-            let mut out = wire::account(id, &known(view, id)?);
-            out.deliveries = Some(wire::counts(&view.counts(Some(id))?));
-            Ok(out)
-        })
-        .await?;
-    json(StatusCode::OK, &out)
+    json(StatusCode::OK, &shown(&api, id).await?)
+}
+
+/// An account with its figures.
+pub(crate) async fn shown(api: &ApiState, id: AccountId) -> Result<AccountOut, Problem> {
+    api.read(move |_, view| {
+        let mut out = wire::account(id, &known(view, id)?);
+        out.deliveries = Some(wire::counts(&view.counts(Some(id))?));
+        Ok(out)
+    })
+    .await
 }
 
 pub(super) async fn change(
@@ -161,12 +169,12 @@ fn read_change(body: &Bytes) -> Result<Form, Problem> {
 }
 
 /// The id in a path or a query, if the caller reaches it; one that is none names nothing.
-pub(super) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Problem> {
+pub(crate) fn account_id(api: &ApiState, text: &str) -> Result<AccountId, Problem> {
     api.reach(text.parse().map_err(|_| no_account())?)
 }
 
 /// An account that must be there.
-pub(super) fn known(view: &View<'_>, id: AccountId) -> Result<Account, Problem> {
+pub(crate) fn known(view: &View<'_>, id: AccountId) -> Result<Account, Problem> {
     view.account(id)?.ok_or_else(no_account)
 }
 

@@ -22,61 +22,61 @@ use crate::views::View;
 #[schema(as = Attempt)]
 pub struct AttemptOut {
     #[schema(value_type = String)]
-    id: AttemptId,
-    number: u32,
-    run: u32,
-    r#try: u32,
+    pub id: AttemptId,
+    pub number: u32,
+    pub run: u32,
+    pub r#try: u32,
     #[schema(format = DateTime)]
-    started_at: String,
+    pub started_at: String,
     #[schema(value_type = words::AttemptStatus)]
-    status: &'static str,
-    endpoint_version: u32,
+    pub status: &'static str,
+    pub endpoint_version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
-    ended_at: Option<String>,
+    pub ended_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    took_ms: Option<u64>,
+    pub took_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    rule: Option<String>,
+    pub rule: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    counted: Option<bool>,
+    pub counted: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    status_code: Option<u16>,
+    pub status_code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::ErrorClass>, nullable = false)]
-    error: Option<ErrorClass>,
+    pub error: Option<ErrorClass>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    detail: Option<String>,
+    pub detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    response_body: Option<String>,
+    pub response_body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    response_truncated: Option<bool>,
+    pub response_truncated: Option<bool>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    response_headers: BTreeMap<String, String>,
+    pub response_headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    reason: Option<String>,
+    pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    address: Option<String>,
+    pub address: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tried_in_vain: Vec<String>,
+    pub tried_in_vain: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    reused: Option<bool>,
+    pub reused: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    resent: Option<bool>,
+    pub resent: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    timings: Option<TimingsOut>,
+    pub timings: Option<TimingsOut>,
 }
 
 impl AttemptOut {
@@ -90,23 +90,23 @@ impl AttemptOut {
 /// Where an attempt's time went; what did not take place is left out.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Timings)]
-pub(super) struct TimingsOut {
-    queue_ms: u64,
+pub struct TimingsOut {
+    pub queue_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    dns_us: Option<u64>,
+    pub dns_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    connect_us: Option<u64>,
+    pub connect_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    tls_us: Option<u64>,
+    pub tls_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    first_byte_us: Option<u64>,
+    pub first_byte_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    body_us: Option<u64>,
+    pub body_us: Option<u64>,
 }
 
 /// The attempts in a story, oldest first.

@@ -2,6 +2,7 @@
 //! became of a delivery.
 
 use axum::extract::Request;
+use axum::http::Uri;
 use axum::response::Response;
 use hooklog_projections::audit::scope;
 use hooklog_projections::fact::{DisabledReason, Entry, Fact};
@@ -9,19 +10,25 @@ use hooklog_projections::ids::Seq;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
-use super::paging::Asked;
+use super::paging::{Asked, PageOut, reply};
 use super::policies::moment_text;
 use super::problem::Problem;
 use super::query::Params;
 use crate::explain::actor;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, request.uri()).await?;
+    reply(request.uri(), found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<Value>, Problem> {
+    let mut params = Params::of(uri);
     let account = api.account_filter(&mut params)?;
     let by = params.one("actor");
     let asked = Asked::read(&mut params);
     params.finish()?;
-    let paging = asked.of(&api, format!("audit {account:?} {by:?}"))?;
+    let paging = asked.of(api, format!("audit {account:?} {by:?}"))?;
     let (place, limit) = (paging.place.map(|at| Seq(u64::try_from(at).unwrap_or(u64::MAX))), paging.limit);
     let page = api
         .read(move |_, view| {
@@ -29,8 +36,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             Ok(view.audit(account, place, limit, wanted)?)
         })
         .await?;
-    let page = page.map(|row| entry(&row), |seq| u128::from(seq.0));
-    paging.answer(&api, &request, page)
+    Ok(paging.out(api, page.map(|row| entry(&row), |seq| u128::from(seq.0))))
 }
 
 fn entry(entry: &Entry) -> Value {

@@ -1,6 +1,9 @@
 //! `/v1/deliveries`: listed with filters, shown with their attempts, replayed, hurried and called off. Never
 //! knows how one is sent.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
 use axum::extract::{Path, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -11,9 +14,9 @@ use serde_json::json as object;
 
 use super::ApiState;
 use super::attempts;
-use super::events::{Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
+use super::events::{ReplayedOut, Wish, account_and_moment, account_of, reason, replayed, sight, sight_at};
 use super::fields::Fields;
-use super::paging::Asked;
+use super::paging::{Asked, PageOut, reply};
 use super::policies::{error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -25,16 +28,19 @@ use crate::views::View;
 use crate::views::history::Filter;
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, request.uri()).await?;
+    reply(request.uri(), found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<DeliveryOut>, Problem> {
+    let mut params = Params::of(uri);
     let named = api.account_named(&mut params)?;
     let queue = params.one("queue");
     let mut filter = filter(&mut params);
     let include = include(&mut params);
     let asked = Asked::read(&mut params);
     let account = api.scope(named)?;
-    if queue.is_none() && account.is_none() {
-        params.fail("account_id", "name the account");
-    }
     params.finish()?;
     let account = match queue {
         // A queue is one endpoint, and that has one account.
@@ -46,25 +52,57 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             if named.is_some_and(|named| named != key.account) {
                 return Err(Problem::query("account_id", "the queue is another account's"));
             }
-            key.account
+            Some(key.account)
         }
-        None => account.ok_or_else(|| Problem::query("account_id", "name the account"))?,
+        None => account,
     };
-    let paging = asked.of(&api, format!("deliveries {account} {filter:?}"))?;
-    let (place, limit) = (paging.place, paging.limit);
-    let page = api
-        .read(move |api, view| {
-            let mut sight = sight(api, view, account)?;
-            let published = api.shared.handle.published();
-            let place = place.map(|id| published.ids().delivery_seq(DeliveryId(id)).unwrap_or_default());
-            let found = view.history(account, &filter, place, limit)?;
-            found.shown(
-                |(key, row)| sight.delivery(key, &row, include),
-                |(seq, at)| published.ids().delivery_id(seq, at).0,
-            )
-        })
-        .await?;
-    paging.answer(&api, &request, page)
+    let wanted = Wanted { account, filter, asked };
+    api.read(move |api, view| page_of(api, view, wanted, include)).await
+}
+
+/// A page of a list of deliveries.
+pub(crate) struct Wanted {
+    /// Whose; everybody's if absent.
+    pub account: Option<AccountId>,
+    pub filter: Filter,
+    pub asked: Asked,
+}
+
+/// A page of deliveries, newest first.
+pub(crate) fn page_of(
+    api: &ApiState,
+    view: &View<'_>,
+    wanted: Wanted,
+    include: Include,
+) -> Result<PageOut<DeliveryOut>, Problem> {
+    let Wanted { account, filter, asked } = wanted;
+    // Filters of equal effect are the same list.
+    let list = match account {
+        Some(account) => format!("deliveries {account} {filter:?}"),
+        None => format!("deliveries {filter:?}"),
+    };
+    let paging = asked.of(api, list)?;
+    let published = api.shared.handle.published();
+    let place = paging.place.map(|id| published.ids().delivery_seq(DeliveryId(id)).unwrap_or_default());
+    let mut sights = BTreeMap::new();
+    let found = match account {
+        Some(account) => {
+            sights.insert(account, sight(api, view, account)?);
+            view.history(account, &filter, place, paging.limit)?
+        }
+        None => view.history_of_all(&filter, place, paging.limit)?,
+    };
+    let page = found.shown(
+        |(key, row)| {
+            let sight = match sights.entry(key.account) {
+                Slot::Occupied(slot) => slot.into_mut(),
+                Slot::Vacant(slot) => slot.insert(sight(api, view, key.account)?),
+            };
+            sight.delivery(key, &row, include)
+        },
+        |(seq, at)| published.ids().delivery_id(seq, at).0,
+    )?;
+    Ok(paging.out(api, page))
 }
 
 fn filter(params: &mut Params) -> Filter {
@@ -151,11 +189,20 @@ pub(super) async fn replay(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id, request.uri()).await?;
+    let delivery = named(&api, id, account_of(&api, request.uri())?).await?;
     let body = small_body_or_none(request).await?;
-    let wish = Wish::read(&body)?;
+    let out = replay_of(&api, delivery, Wish::read(&body)?).await?;
+    json(StatusCode::ACCEPTED, &out)
+}
+
+/// Begins a new run of a delivery.
+pub(crate) async fn replay_of(
+    api: &ApiState,
+    delivery: DeliveryKey,
+    wish: Wish,
+) -> Result<ReplayedOut, Problem> {
     let reason = wish.reason.into();
-    replayed(&api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
+    replayed(api, Command::ReplayDelivery { delivery, scope: wish.scope, reason }).await
 }
 
 pub(super) async fn retry_now(
@@ -163,10 +210,15 @@ pub(super) async fn retry_now(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id, request.uri()).await?;
+    let delivery = named(&api, id, account_of(&api, request.uri())?).await?;
     let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
-    replayed(&api, Command::RetryNow { delivery }).await
+    json(StatusCode::ACCEPTED, &hurry(&api, delivery).await?)
+}
+
+/// Has a delivery that waits tried at once.
+pub(crate) async fn hurry(api: &ApiState, delivery: DeliveryKey) -> Result<ReplayedOut, Problem> {
+    replayed(api, Command::RetryNow { delivery }).await
 }
 
 pub(super) async fn cancel(
@@ -174,18 +226,27 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let delivery = named(&api, id.clone(), request.uri()).await?;
+    let delivery = named(&api, id.clone(), account_of(&api, request.uri())?).await?;
     let body = small_body_or_none(request).await?;
     let mut fields = Fields::read_or_empty(&body)?;
-    let reason = reason(&mut fields).into();
+    let reason = reason(&mut fields);
     fields.finish()?;
-    api.ask(Command::Cancel { delivery, reason }).await?;
+    call_off(&api, delivery, reason).await?;
     let out = api.read(move |api, view| explained(api, view, &id, Some(delivery.account), None)).await?;
     json(StatusCode::OK, &out)
 }
 
-async fn named(api: &ApiState, id: String, uri: &Uri) -> Result<DeliveryKey, Problem> {
-    let account = account_of(api, uri)?;
+/// Calls a delivery that waits off.
+pub(crate) async fn call_off(api: &ApiState, delivery: DeliveryKey, reason: String) -> Result<(), Problem> {
+    api.ask(Command::Cancel { delivery, reason: reason.into() }).await.map(drop)
+}
+
+/// The delivery that a path names, within an account, if one is named.
+pub(crate) async fn named(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<DeliveryKey, Problem> {
     api.read(move |_, view| find(view, &id, account).map(|(key, _)| key)).await
 }
 

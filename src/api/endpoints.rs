@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 
 use super::accounts::known;
 use super::envelope::{self, event_type};
-use super::events::{accept, account_of, reason, respond};
+use super::events::{AcceptedOut, accept, account_of, reason, respond};
 use super::fields::{Bad, Fields, bad, number, parse, text, word};
-use super::paging::Asked;
+use super::paging::{Asked, reply};
 use super::policies::{moment_text, response_policy, schedule};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -38,7 +38,7 @@ const EVENT_TYPES_MAX: usize = 100;
 /// Characters of a description.
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 /// Characters of a reason for anything.
-pub(super) const REASON_CHARS_MAX: usize = 500;
+pub(crate) const REASON_CHARS_MAX: usize = 500;
 pub(super) const IN_FLIGHT_MAX: u64 = 1_000;
 const NEITHER: Schemes = Schemes { standard: false, ledger: false };
 /// What only a request has.
@@ -206,7 +206,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     }
     let page = place.page(rows, limit, |(key, _)| key.endpoint.0, None);
     let page = page.map(|(key, row)| wire::endpoint(key, &row), |at| at);
-    paging.answer(&api, &request, page)
+    reply(request.uri(), paging.out(&api, page))
 }
 
 pub(super) async fn show(
@@ -297,6 +297,11 @@ async fn done(
     answer(&api, key, StatusCode::OK, None).await
 }
 
+/// Pauses an endpoint.
+pub(crate) async fn hold(api: &ApiState, key: EndpointKey, reason: String) -> Result<(), Problem> {
+    api.ask(Command::PauseEndpoint { key, reason: reason.into() }).await.map(drop)
+}
+
 pub(super) async fn resume(
     api: ApiState,
     Path(id): Path<String>,
@@ -305,8 +310,13 @@ pub(super) async fn resume(
     let key = find(&api, &id, request.uri()).await?;
     let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
-    api.ask(Command::ResumeEndpoint { key }).await?;
+    let_go(&api, key).await?;
     answer(&api, key, StatusCode::OK, None).await
+}
+
+/// Has a paused or disabled endpoint run again.
+pub(crate) async fn let_go(api: &ApiState, key: EndpointKey) -> Result<(), Problem> {
+    api.ask(Command::ResumeEndpoint { key }).await.map(drop)
 }
 
 /// Sends a test event to this endpoint alone: an ordinary delivery, of one try.
@@ -318,6 +328,15 @@ pub(super) async fn test(
     let key = find(&api, &id, request.uri()).await?;
     let body = small_body_or_none(request).await?;
     Fields::read_or_empty(&body)?.finish()?;
+    let (status, out) = try_out(&api, key).await?;
+    respond(&api, status, &out)
+}
+
+/// Sends a test event to an endpoint.
+///
+/// # Errors
+/// 409 where it is held, 404 for a worker queue.
+pub(crate) async fn try_out(api: &ApiState, key: EndpointKey) -> Result<(StatusCode, AcceptedOut), Problem> {
     let row = api.read(move |_, view| here(view, key)).await?;
     if row.settings.queue.is_some() {
         let detail = "workers claim from a queue: put a job in with POST /v1/queues/{name}/jobs";
@@ -340,9 +359,8 @@ pub(super) async fn test(
         "account_id": account, "endpoint_id": endpoint, "type": TEST_TYPE, "max_tries": 1,
         "data": { "test": true, "endpoint_id": endpoint },
     });
-    let command = envelope::read(&api, Fields::read(event.to_string().as_bytes())?, 0)?;
-    let (status, out) = accept(&api, command).await?;
-    respond(&api, status, &out)
+    let command = envelope::read(api, Fields::read(event.to_string().as_bytes())?, 0)?;
+    accept(api, command).await
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.
@@ -352,7 +370,7 @@ pub(super) async fn find(api: &ApiState, id: &str, uri: &Uri) -> Result<Endpoint
 }
 
 /// The endpoint that a path names, within an account, if one is named.
-pub(super) async fn find_in(
+pub(crate) async fn find_in(
     api: &ApiState,
     id: &str,
     account: Option<AccountId>,

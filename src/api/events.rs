@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Request};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
@@ -21,7 +21,7 @@ use super::attempts::attempt_of;
 use super::endpoints::REASON_CHARS_MAX;
 use super::envelope::{self, About};
 use super::fields::{Fields, bad, flag, parse, text, word};
-use super::paging::Asked;
+use super::paging::{Asked, PageOut, reply};
 use super::policies::moment_text;
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -43,19 +43,19 @@ const CONTENT_TYPE_BYTES_MAX: usize = 200;
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Accepted)]
-pub(super) struct AcceptedOut {
+pub(crate) struct AcceptedOut {
     #[schema(value_type = String)]
-    id: EventId,
+    pub id: EventId,
     #[schema(value_type = String)]
-    account_id: AccountId,
-    r#type: String,
+    pub account_id: AccountId,
+    pub r#type: String,
     #[schema(format = DateTime)]
-    accepted_at: String,
-    deliveries: Vec<DeliveryRef>,
-    duplicate: bool,
+    pub accepted_at: String,
+    pub deliveries: Vec<DeliveryRef>,
+    pub duplicate: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    explanation: Option<Explanation>,
+    pub explanation: Option<Explanation>,
 }
 
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
@@ -68,21 +68,21 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
 /// An event in a list: as it came in.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ListedEvent)]
-pub(super) struct ListedOut {
+pub(crate) struct ListedOut {
     #[schema(value_type = String)]
-    id: EventId,
+    pub id: EventId,
     #[schema(value_type = String)]
-    account_id: AccountId,
-    r#type: String,
+    pub account_id: AccountId,
+    pub r#type: String,
     #[schema(format = DateTime)]
-    accepted_at: String,
-    size: u32,
-    content_type: String,
+    pub accepted_at: String,
+    pub size: u32,
+    pub content_type: String,
     /// To how many endpoints it went; none if nobody had subscribed.
-    delivery_count: u64,
+    pub delivery_count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
-    payload: Option<Box<RawValue>>,
+    pub payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     payload_base64: Option<String>,
@@ -90,7 +90,13 @@ pub(super) struct ListedOut {
 
 /// An account's events, newest first.
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, request.uri()).await?;
+    reply(request.uri(), found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<ListedOut>, Problem> {
+    let mut params = Params::of(uri);
     let account = api.account_param(&mut params)?;
     let unmatched = params.one_of("status", |word| match word {
         "unmatched" => Ok(()),
@@ -106,7 +112,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let asked = Asked::read(&mut params);
     let account = params.finish_with(account)?;
     let paging =
-        asked.of(&api, format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}"))?;
+        asked.of(api, format!("events {account} {unmatched:?} {event_type:?} {since:?} {until:?}"))?;
     let (place, limit) = (paging.place, paging.limit);
     let page = api
         .read(move |api, view| {
@@ -142,15 +148,15 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
                 upto.map(|entry| (if place.leads_back() { entry.seq.next() } else { entry.seq }, entry.at));
             let page = place.page(found.rows, limit, |(_, row)| (row.accepted, row.accepted_at), beyond);
             Page { searched_to, ..page }.shown(
-                |(id, row)| listed(view, account, id, &row, with_payload),
+                |(id, row)| listed_out(view, account, id, &row, with_payload),
                 |(seq, at)| ids.delivery_id(seq, at).0,
             )
         })
         .await?;
-    paging.answer(&api, &request, page)
+    Ok(paging.out(api, page))
 }
 
-fn listed(
+fn listed_out(
     view: &View<'_>,
     account_id: AccountId,
     id: EventId,
@@ -305,7 +311,7 @@ pub(super) async fn show(
     json(StatusCode::OK, &out)
 }
 
-pub(super) async fn payload(
+pub(crate) async fn payload(
     api: ApiState,
     Path(id): Path<String>,
     request: Request,
@@ -323,6 +329,7 @@ pub(super) async fn payload(
     let headers = [
         (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.bin\"")),
+        (CONTENT_SECURITY_POLICY, "sandbox".to_owned()),
     ];
     Ok((headers, bytes).into_response())
 }
@@ -368,43 +375,67 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
     let body = small_body_or_none(request).await?;
-    let wish = Wish::read(&body)?;
+    json(StatusCode::ACCEPTED, &replay_of(&api, id, account, Wish::read(&body)?).await?)
+}
+
+/// Replays an event, in the account that is named or the only one that has it.
+pub(crate) async fn replay_of(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+    wish: Wish,
+) -> Result<ReplayedOut, Problem> {
     let (account, event) =
         api.read(move |_, view| find(view, &id, account).map(|(account, id, _)| (account, id))).await?;
     let reason = wish.reason.into();
-    replayed(&api, Command::ReplayEvent { account, event, scope: wish.scope, reason }).await
+    replayed(api, Command::ReplayEvent { account, event, scope: wish.scope, reason }).await
+}
+
+/// The deliveries that got a new run.
+#[derive(Serialize)]
+pub(crate) struct ReplayedOut {
+    deliveries: Vec<DeliveryRef>,
 }
 
 /// What a replay is asked with.
-pub(super) struct Wish {
+pub(crate) struct Wish {
     pub scope: Scope,
     pub reason: String,
 }
 
+/// The words of scopes.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScopeWord {
+    Dead,
+    All,
+    Missing,
+}
+
 impl Wish {
     pub(super) fn read(body: &Bytes) -> Result<Wish, Problem> {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        enum Word {
-            Dead,
-            All,
-            Missing,
-        }
         let mut fields = Fields::read_or_empty(body)?;
-        let scope = fields.optional("scope", word::<Word>("`dead`, `all`, `missing`"));
+        let scope = fields.optional("scope", word::<ScopeWord>("`dead`, `all`, `missing`"));
         let confirm = fields.optional("confirm", flag).unwrap_or(false);
         let reason = reason(&mut fields);
         fields.finish()?;
-        match scope {
-            Some(Word::All) if !confirm => {
+        Wish::of(scope.unwrap_or(ScopeWord::Dead), confirm, reason)
+    }
+
+    /// # Errors
+    /// 422 for delivered ones that are not confirmed.
+    pub(crate) fn of(scope: ScopeWord, confirm: bool, reason: String) -> Result<Wish, Problem> {
+        let scope = match scope {
+            ScopeWord::All if !confirm => {
                 let detail = "`all` sends delivered ones again, which a receiver may act on twice: add \
                               \"confirm\": true if that is meant";
-                Err(Problem::new(Kind::ConfirmNeeded, detail))
+                return Err(Problem::new(Kind::ConfirmNeeded, detail));
             }
-            Some(Word::All) => Ok(Wish { scope: Scope::All, reason }),
-            Some(Word::Missing) => Ok(Wish { scope: Scope::Missing, reason }),
-            Some(Word::Dead) | None => Ok(Wish { scope: Scope::Dead, reason }),
-        }
+            ScopeWord::All => Scope::All,
+            ScopeWord::Missing => Scope::Missing,
+            ScopeWord::Dead => Scope::Dead,
+        };
+        Ok(Wish { scope, reason })
     }
 }
 
@@ -419,7 +450,7 @@ pub(super) fn reason(fields: &mut Fields<'_>) -> String {
 }
 
 /// Asks for a new run, and names the deliveries that got one.
-pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Response, Problem> {
+pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<ReplayedOut, Problem> {
     api.spend_replay()?;
     let keys = match api.ask(command).await? {
         Answer::Replayed { deliveries } => deliveries,
@@ -439,7 +470,7 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Respons
             Ok(out)
         })
         .await?;
-    json(StatusCode::ACCEPTED, &object!({ "deliveries": deliveries }))
+    Ok(ReplayedOut { deliveries })
 }
 
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
@@ -462,7 +493,7 @@ pub(super) fn account_and_moment(
 }
 
 /// The event of an id: in the account that was named, else in the only one that has it.
-pub(super) fn find(
+pub(crate) fn find(
     view: &View<'_>,
     id: &str,
     account: Option<AccountId>,

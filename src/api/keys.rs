@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::access::Caller;
 use super::fields::{Bad, Fields, bad, id, number, parse, text, word};
 use super::openapi::words;
-use super::paging::Asked;
+use super::paging::{Asked, reply};
 use super::policies::{moment, moment_text};
 use super::problem::{Kind, Problem};
 use super::query::Params;
@@ -133,7 +133,7 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
     let (place, limit) = (paging.place.map(ApiKeyId), paging.limit);
     let page = api.read(move |_, view| Ok(view.api_keys(place, limit)?)).await?;
     let page = page.map(|(id, row)| out(&api, id, row), |id| id.0);
-    paging.answer(&api, &request, page)
+    reply(request.uri(), paging.out(&api, page))
 }
 
 pub(super) async fn show(api: ApiState, Path(id): Path<String>) -> Result<Response, Problem> {

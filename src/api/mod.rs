@@ -8,51 +8,58 @@
 //! | `routes` | the one table of routes and of the rights they want |
 //! | `accounts`, `endpoints`, `secrets`, `events`, `event_types`, `deliveries`, `dead`, `attempts`, `tried`, `queues`, `replays`, `explain`, `stream`, `stats`, `verify`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`openapi`] | the API described, as JSON and as a page |
+//! | `answer`, `overview`, `fleet` | what a page needs at once, read in one state |
+//! | `console`, `form` | a person's door: a key exchanged for a session, and what a page's forms send |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `paging`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
 
 pub mod access;
-mod accounts;
-mod attempts;
-mod audit;
+pub(crate) mod accounts;
+pub(crate) mod answer;
+pub(crate) mod attempts;
+pub(crate) mod audit;
+pub(crate) mod console;
 mod crowd;
 pub mod cursor;
-mod dead;
-mod deliveries;
-mod endpoints;
+pub(crate) mod dead;
+pub(crate) mod deliveries;
+pub(crate) mod endpoints;
 mod envelope;
 mod event_types;
-mod events;
+pub(crate) mod events;
 mod explain;
 mod failures;
 mod fields;
-mod health;
+pub(crate) mod fleet;
+pub(crate) mod form;
+pub(crate) mod health;
 mod idempotency;
 mod keys;
 mod limits;
 pub mod openapi;
+pub(crate) mod overview;
 mod paging;
 mod policies;
-mod portal;
+pub(crate) mod portal;
 pub mod problem;
-mod query;
+pub(crate) mod query;
 pub mod queues;
 mod quotas;
-mod replays;
+pub(crate) mod replays;
 mod rim;
-mod routes;
+pub(crate) mod routes;
 mod secrets;
 pub mod serve;
 mod sessions;
-mod stats;
+pub(crate) mod stats;
 mod store;
 mod stream;
 mod token;
-mod tried;
+pub(crate) mod tried;
 mod verify;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +80,8 @@ use failures::Failures;
 pub use policies::moment_text;
 use problem::{Kind, Problem};
 pub use quotas::Quotas;
-pub use routes::listed as routes;
+use routes::Rights;
+pub use routes::{Front, listed as routes};
 use sessions::Sessions;
 pub use stream::SUBSCRIBERS_MAX;
 use stream::Streams;
@@ -138,6 +146,10 @@ pub struct ApiState {
     shared: Arc<Shared>,
     /// Whoever comes is the operator, without a credential, and does so under this name.
     local: Option<Actor>,
+    /// What each row of the table of routes wants.
+    rights: Arc<Rights>,
+    /// The pages over the API, if there are any.
+    front: Option<Front>,
     /// Who asks; nobody outside of a request.
     caller: Caller,
     /// The request's `Idempotency-Key`.
@@ -156,7 +168,8 @@ struct Shared {
     streams: Streams,
     failures: Failures,
     spent: quotas::Spent,
-    sessions: Sessions,
+    sessions: Sessions<portal::Guest>,
+    consoles: Sessions<console::Staff>,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
@@ -184,16 +197,24 @@ impl ApiState {
             failures: Failures::new(),
             spent,
             sessions: Sessions::new(),
+            consoles: Sessions::new(),
             last_used: Default::default(),
             changing: Mutex::default(),
         };
         ApiState {
             shared: Arc::new(shared),
             local: None,
+            rights: Arc::new(Rights::of(None)),
+            front: None,
             caller: Caller::nobody(),
             key: None,
             told: Default::default(),
         }
+    }
+
+    /// The same with pages over it.
+    pub fn with_front(self, front: Front) -> ApiState {
+        ApiState { rights: Arc::new(Rights::of(Some(front))), front: Some(front), ..self }
     }
 
     /// An operator's key for a store that has none and is reached by none: its text, to be shown once. `None` if
@@ -231,8 +252,18 @@ impl ApiState {
         self.shared.clock.monotonic()
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    /// The same, asked by somebody.
+    pub(crate) fn asked_by(self, caller: Caller) -> ApiState {
+        ApiState { caller, ..self }
+    }
+
+    /// Who asks.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     fn actor(&self) -> Actor {
@@ -260,7 +291,7 @@ impl ApiState {
     }
 
     /// Reads what is so, on a thread that may block: it can lie cold on disk.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ApiState, &View<'_>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -272,7 +303,7 @@ impl ApiState {
 
 /// Every route. Serve it with [`serve::serve`], or call it directly.
 pub fn router(state: ApiState) -> Router {
-    routes::router()
+    routes::router(state.front)
         .fallback(|| async { Problem::of_status(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { Problem::of_status(StatusCode::METHOD_NOT_ALLOWED) })
         // Each route has its own limit, in `rim`.

@@ -35,6 +35,17 @@ use crate::clock::SystemChance;
 use crate::engine::{AccessCommand, Command};
 use crate::ids::drawn;
 
+/// Who came by a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Guest {
+    pub account: AccountId,
+    pub role: Role,
+    /// What the session was exchanged for; names it in facts.
+    pub link: PortalLinkId,
+    /// Where the pages lead back to.
+    pub return_url: Option<Text>,
+}
+
 /// The cookie of a session. The prefix makes browsers take it from this host over TLS (or on loopback) only.
 const COOKIE_NAME: &str = "__Host-hooklog";
 const COOKIE_RULES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
@@ -131,7 +142,7 @@ pub(super) async fn end_all(api: ApiState, request: Request) -> Result<Response,
     let account = api.account_param(&mut params)?;
     let account = params.finish_with(account)?;
     api.read(move |_, view| known(view, account)).await?;
-    let ended = api.shared.sessions.end_all(account, api.monotonic());
+    let ended = api.shared.sessions.end_all(|guest| guest.account == account, api.monotonic());
     json(StatusCode::OK, &object!({ "ended": ended }))
 }
 
@@ -160,6 +171,7 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
         actor: Actor::Portal { account: row.account, link: id },
         key: None,
         portal: None,
+        console: None,
     };
     let using = ApiState { caller, ..api.clone() };
     match using.ask(Command::Access(AccessCommand::UseLink { link: id })).await {
@@ -167,11 +179,11 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
         Err(problem) if problem.kind == Kind::Unauthorized => return Err(spent(&api, source)),
         Err(problem) => return Err(problem),
     }
-    if let Some(before) = cookie(&headers) {
+    if let Some(before) = cookie(&headers, COOKIE_NAME) {
         api.shared.sessions.end(before);
     }
-    let (secret, session) =
-        api.shared.sessions.begin(row.account, row.role, id, row.return_url, api.monotonic());
+    let guest = Guest { account: row.account, role: row.role, link: id, return_url: row.return_url };
+    let (secret, session) = api.shared.sessions.begin(guest, api.monotonic());
     let mut response = told(&api, StatusCode::CREATED, &secret, session)?;
     let set = format!("{COOKIE_NAME}={}; {COOKIE_RULES}", *secret);
     let mut set = HeaderValue::try_from(set).map_err(|error| Problem::internal(&error))?;
@@ -204,22 +216,32 @@ pub(super) async fn end(api: ApiState) -> Result<Response, Problem> {
     Ok(([(SET_COOKIE, clear)], json(StatusCode::OK, &object!({ "ended": 1 }))?).into_response())
 }
 
-fn told(api: &ApiState, status: StatusCode, secret: &str, session: Session) -> Result<Response, Problem> {
+fn told(
+    api: &ApiState,
+    status: StatusCode,
+    secret: &str,
+    session: Session<Guest>,
+) -> Result<Response, Problem> {
     let expires_at = moment_text(api.now() + session.left(api.monotonic()));
     let csrf_token = api.shared.sessions.csrf_token(secret);
-    let Session { account, role, return_url, .. } = session;
+    let Guest { account, role, return_url, .. } = session.who;
     json(status, &SessionOut { account_id: account, role, csrf_token, expires_at, return_url })
 }
 
-/// The secret in the session's cookie.
-pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// The secret in the cookie of a session of the portal.
+pub(super) fn secret(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, COOKIE_NAME)
+}
+
+/// The value of a cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let fields = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies =
         fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    cookies.find(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value)
+    cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// Who a session is; whatever changes something must come from the portal's own pages.
+/// Who a session is; whatever `changes` something must come from the portal's own pages, and say so in a header.
 pub(super) fn caller(
     api: &ApiState,
     headers: &HeaderMap,
@@ -240,18 +262,20 @@ pub(super) fn caller(
             return Err(Problem::new(Kind::NotJsonType, "send `Content-Type: application/json`"));
         }
     }
+    let Guest { account, role, link, .. } = session.who;
     Ok(Caller {
-        role: Some(session.role),
-        account: Some(session.account),
-        actor: Actor::Portal { account: session.account, link: session.link },
+        role: Some(role),
+        account: Some(account),
+        actor: Actor::Portal { account, link },
         key: None,
         portal: Some((Zeroizing::new(secret.to_owned()), session)),
+        console: None,
     })
 }
 
 /// Refuses what another site makes a browser send. `strict`: a browser says where it comes from, so one that
 /// does not is refused.
-fn from_our_pages(api: &ApiState, headers: &HeaderMap, strict: bool) -> Result<(), Problem> {
+pub(super) fn from_our_pages(api: &ApiState, headers: &HeaderMap, strict: bool) -> Result<(), Problem> {
     let says = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if says("sec-fetch-site").is_some_and(|site| site != "same-origin") {
         return Err(cross_origin());
@@ -261,20 +285,31 @@ fn from_our_pages(api: &ApiState, headers: &HeaderMap, strict: bool) -> Result<(
     };
     match &api.shared.options.public_url {
         Some(url) if url.origin().ascii_serialization() == origin => Ok(()),
+        // Through a tunnel, say. A name that was made to lead here is another host's all the same.
+        Some(_) if is_loopback(origin) => same_origin(headers),
         Some(_) => Err(cross_origin()),
         None if headers.contains_key(HOST) => same_origin(headers),
         None => Err(cross_origin()),
     }
 }
 
+fn is_loopback(origin: &str) -> bool {
+    let url = url::Url::parse(origin).ok();
+    url.and_then(|url| url.host().map(|host| host.to_owned())).is_some_and(|host| match host {
+        url::Host::Domain(name) => name == "localhost",
+        url::Host::Ipv4(address) => address.is_loopback(),
+        url::Host::Ipv6(address) => address.is_loopback(),
+    })
+}
+
 impl ApiState {
-    fn session(&self) -> Result<(Zeroizing<String>, Session), Problem> {
+    fn session(&self) -> Result<(Zeroizing<String>, Session<Guest>), Problem> {
         let portal = self.caller.portal.clone();
         portal.ok_or_else(|| Problem::internal(&"a route of sessions was asked by something else"))
     }
 
     /// Where people reach this server.
-    fn base_url(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         let options = &self.shared.options;
         match (&options.public_url, options.listens_on) {
             (Some(url), _) => url.as_str().trim_end_matches('/').to_owned(),

@@ -1,8 +1,8 @@
 //! `/v1/replays`: bulk replays planned, begun, watched and called off. Never knows how they are paced.
 
 use axum::extract::{Path, Request};
-use axum::http::StatusCode;
 use axum::http::header::LOCATION;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use hooklog_projections::account::Hold;
 use hooklog_projections::fact::{BulkFilter, BulkOf, Routing, StatusRange};
@@ -21,93 +21,95 @@ use super::envelope::TYPE_CHARS_MAX;
 use super::events::account_of;
 use super::fields::{Bad, Fields, bad, flag, id, number, parse, text, word};
 use super::openapi::words;
-use super::paging::Asked;
+use super::paging::{Asked, PageOut, reply};
 use super::policies::{edge, error_class, moment_text, status_range};
 use super::problem::{Kind, Problem};
-use super::query::Params;
+use super::query::{LIMIT_DEFAULT, Params};
 use super::rim::{json, small_body};
 use crate::clock::SystemChance;
 use crate::engine::Command;
 use crate::explain::actor;
 use crate::ids::drawn;
-use crate::views::View;
 use crate::views::bulk::Search;
 use crate::views::plan::{Group, Plan};
+use crate::views::{Place, View};
 
 /// Deliveries that a bulk replay begins in a second, unless told.
 const RATE_DEFAULT: u32 = 50;
+/// Accounts whose replays are looked at where none is named.
+const ACCOUNTS_MAX: usize = 200;
 /// The most that may be asked for.
 const RATE_MAX: u64 = 10_000;
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ReplayPlan)]
-pub(super) struct PlanOut {
-    dry_run: bool,
+pub(crate) struct PlanOut {
+    pub dry_run: bool,
     #[schema(value_type = String)]
-    account_id: AccountId,
-    planned: u64,
-    skipped: u64,
-    bytes: u64,
+    pub account_id: AccountId,
+    pub planned: u64,
+    pub skipped: u64,
+    pub bytes: u64,
     #[schema(format = DateTime, required = true)]
-    oldest: Option<String>,
+    pub oldest: Option<String>,
     #[schema(format = DateTime, required = true)]
-    newest: Option<String>,
-    groups: Vec<GroupOut>,
-    rate_per_second: u32,
+    pub newest: Option<String>,
+    pub groups: Vec<GroupOut>,
+    pub rate_per_second: u32,
     /// If it began now and nothing else held it up.
     #[schema(format = DateTime)]
-    ends_at: String,
+    pub ends_at: String,
     /// `null`: everything was looked through. Else nothing after this was: there may be more.
     #[schema(format = DateTime, required = true)]
-    searched_to: Option<String>,
-    warnings: Vec<String>,
+    pub searched_to: Option<String>,
+    pub warnings: Vec<String>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ReplayGroup)]
-pub(super) struct GroupOut {
+pub(crate) struct GroupOut {
     #[schema(value_type = String)]
-    endpoint_id: EndpointId,
-    event_type: String,
-    count: u64,
-    skipped: u64,
+    pub endpoint_id: EndpointId,
+    pub event_type: String,
+    pub count: u64,
+    pub skipped: u64,
     #[schema(required = true)]
-    endpoint_url: Option<String>,
+    pub endpoint_url: Option<String>,
     /// Where the oldest of them was sent the last time.
     #[schema(required = true)]
-    url_then: Option<String>,
+    pub url_then: Option<String>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Replay)]
-pub(super) struct ReplayOut {
+pub(crate) struct ReplayOut {
     #[schema(value_type = String)]
-    id: ReplayId,
+    pub id: ReplayId,
     #[schema(value_type = String)]
-    account_id: AccountId,
+    pub account_id: AccountId,
     #[schema(value_type = words::ReplayState)]
-    state: &'static str,
-    reason: String,
-    by: String,
+    pub state: &'static str,
+    pub reason: String,
+    pub by: String,
     #[schema(format = DateTime)]
-    created_at: String,
+    pub created_at: String,
     #[schema(format = DateTime, required = true)]
-    ended_at: Option<String>,
+    pub ended_at: Option<String>,
     #[schema(value_type = words::FilterShown)]
-    filter: Value,
+    pub filter: Value,
     #[schema(value_type = words::Routing)]
-    routing: Routing,
-    rate_per_second: u32,
-    planned: u64,
-    replayed: u64,
-    delivered: u64,
-    dead: u64,
-    cancelled: u64,
+    pub routing: Routing,
+    pub rate_per_second: u32,
+    pub planned: u64,
+    pub replayed: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    pub cancelled: u64,
     /// Sent again, and on its way.
-    open: u64,
-    skipped: u64,
+    pub open: u64,
+    pub skipped: u64,
     /// Of the plan, not yet begun; 0 once it is through.
-    left: u64,
+    pub left: u64,
 }
 
 /// A wish for a bulk replay.
@@ -123,7 +125,31 @@ struct Wish {
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     let body = small_body(request).await?;
     let wish = Wish::read(&api, &body)?;
-    let (account, now) = (wish.account, api.now());
+    if wish.dry_run || wish.reason.is_none() {
+        return json(StatusCode::OK, &plan_of(&api, wish).await?);
+    }
+    let out = begin_as(&api, wish).await?;
+    let location = [(LOCATION, format!("/v1/replays/{}?account_id={}", out.id, out.account_id))];
+    Ok((location, json(StatusCode::ACCEPTED, &out)?).into_response())
+}
+
+/// The plan of a wish, in the body's shape.
+pub(crate) async fn planned(api: &ApiState, body: &[u8]) -> Result<PlanOut, Problem> {
+    plan_of(api, Wish::read(api, body)?).await
+}
+
+/// Begins what a wish asks for, in the body's shape.
+pub(crate) async fn begin(api: &ApiState, body: &[u8]) -> Result<ReplayOut, Problem> {
+    begin_as(api, Wish::read(api, body)?).await
+}
+
+async fn plan_of(api: &ApiState, wish: Wish) -> Result<PlanOut, Problem> {
+    let plan = search(api, &wish).await?;
+    Ok(plan_out(&wish.filter, wish.account, wish.rate, &plan, api.now()))
+}
+
+async fn search(api: &ApiState, wish: &Wish) -> Result<Plan, Problem> {
+    let account = wish.account;
     let search = Search {
         account,
         filter: wish.filter.clone(),
@@ -132,38 +158,43 @@ pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, 
         before: Seq(u64::MAX),
         ended_by: Timestamp::MAX,
     };
-    let plan = api
-        .read(move |api, view| {
-            known(view, account)?;
-            Ok(api.shared.handle.published().plan(&Search { before: view.head().next(), ..search })?)
-        })
-        .await?;
-    let Some(reason) = wish.reason.filter(|_| !wish.dry_run) else {
-        return json(StatusCode::OK, &plan_out(&wish.filter, account, wish.rate, &plan, now));
-    };
+    api.read(move |api, view| {
+        known(view, account)?;
+        Ok(api.shared.handle.published().plan(&Search { before: view.head().next(), ..search })?)
+    })
+    .await
+}
+
+async fn begin_as(api: &ApiState, wish: Wish) -> Result<ReplayOut, Problem> {
+    let plan = search(api, &wish).await?;
     api.spend_replay()?;
-    let id = ReplayId(drawn(now, &mut SystemChance));
+    let account = wish.account;
+    let id = ReplayId(drawn(api.now(), &mut SystemChance));
     let command = Command::StartBulkReplay {
         id,
         account,
         filter: wish.filter,
-        reason: reason.into(),
+        reason: wish.reason.unwrap_or_default().into(),
         rate_per_second: wish.rate,
         routing: wish.routing,
         planned: plan.planned,
     };
     api.ask(command).await?;
-    let out = api.read(move |_, view| out(view, account, id)).await?;
-    let location = [(LOCATION, format!("/v1/replays/{id}?account_id={account}"))];
-    Ok((location, json(StatusCode::ACCEPTED, &out)?).into_response())
+    api.read(move |_, view| out(view, account, id)).await
 }
 
 pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Problem> {
-    let mut params = Params::of(request.uri());
+    let found = listed(&api, request.uri()).await?;
+    reply(request.uri(), found)
+}
+
+/// What the query of an address selects.
+pub(crate) async fn listed(api: &ApiState, uri: &Uri) -> Result<PageOut<ReplayOut>, Problem> {
+    let mut params = Params::of(uri);
     let account = api.account_param(&mut params)?;
     let asked = Asked::read(&mut params);
     let account = params.finish_with(account)?;
-    let paging = asked.of(&api, format!("replays {account}"))?;
+    let paging = asked.of(api, format!("replays {account}"))?;
     let (place, limit) = (paging.place.map(ReplayId), paging.limit);
     let page = api
         .read(move |_, view| {
@@ -171,8 +202,24 @@ pub(super) async fn list(api: ApiState, request: Request) -> Result<Response, Pr
             Ok(view.replays(account, place, limit)?)
         })
         .await?;
-    let page = page.map(|(id, row)| replay_out(account, id, &row), |id| id.0);
-    paging.answer(&api, &request, page)
+    Ok(paging.out(api, page.map(|(id, row)| replay_out(account, id, &row), |id| id.0)))
+}
+
+/// The newest of all accounts, or of the first so many.
+pub(crate) async fn newest(api: &ApiState) -> Result<PageOut<ReplayOut>, Problem> {
+    let data = api
+        .read(move |_, view| {
+            let mut found = Vec::new();
+            for (account, _) in view.accounts_page(Place::First, ACCOUNTS_MAX)?.rows {
+                let rows = view.replays(account, Place::First, LIMIT_DEFAULT)?.rows;
+                found.extend(rows.iter().map(|(id, row)| replay_out(account, *id, row)));
+            }
+            found.sort_by_key(|row| std::cmp::Reverse(row.id.0));
+            found.truncate(LIMIT_DEFAULT);
+            Ok(found)
+        })
+        .await?;
+    Ok(PageOut::whole(data))
 }
 
 pub(super) async fn show(
@@ -181,13 +228,20 @@ pub(super) async fn show(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
-    let out = api
-        .read(move |_, view| {
-            let (account, id) = find(view, &id, account)?;
-            out(view, account, id)
-        })
-        .await?;
-    json(StatusCode::OK, &out)
+    json(StatusCode::OK, &shown(&api, id, account).await?)
+}
+
+/// A replay, within the account that is named, if one is.
+pub(crate) async fn shown(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<ReplayOut, Problem> {
+    api.read(move |_, view| {
+        let (account, id) = find(view, &id, account)?;
+        out(view, account, id)
+    })
+    .await
 }
 
 pub(super) async fn cancel(
@@ -196,10 +250,18 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
+    json(StatusCode::OK, &call_off(&api, id, account).await?)
+}
+
+/// Calls a replay off; what it had begun goes on.
+pub(crate) async fn call_off(
+    api: &ApiState,
+    id: String,
+    account: Option<AccountId>,
+) -> Result<ReplayOut, Problem> {
     let (account, id) = api.read(move |_, view| find(view, &id, account)).await?;
     api.ask(Command::CancelBulkReplay { account, id }).await?;
-    let out = api.read(move |_, view| out(view, account, id)).await?;
-    json(StatusCode::OK, &out)
+    api.read(move |_, view| out(view, account, id)).await
 }
 
 impl Wish {

@@ -5,8 +5,8 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use hooklog_projections::ids::encode_base32;
 
 use super::problem::{Kind, Problem};
 use super::quotas::Told;
+use super::routes::Refused;
 use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
 use crate::ids::drawn;
@@ -39,9 +40,14 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
     request.extensions_mut().insert(id.clone());
     let told = Told::default();
     request.extensions_mut().insert(told.clone());
+    // A page says no as a page.
+    let page = api.front.filter(|_| is_for_a_page(&api, &request));
+    let asked = page.map(|_| (request.method().clone(), request.uri().clone(), request.headers().clone()));
+    let mut known = None;
     let response = match access::admit(&api, &request) {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
+            known = Some(caller.clone());
             request.extensions_mut().insert(caller.clone());
             let answered = async {
                 if idempotency::wanted(&request) {
@@ -56,10 +62,21 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
             })
         }
     };
-    let mut response = shaped(response, &id.0);
+    let mut response = match (page, asked) {
+        (Some(front), Some((method, uri, headers))) => {
+            let caller = known.as_ref();
+            let refusal = |problem: &Problem| {
+                let (method, uri, headers, request_id) = (&method, &uri, &headers, id.0.as_str());
+                (front.refuse)(&api, &Refused { problem, method, uri, headers, caller, request_id })
+            };
+            shaped_by(response, refusal)
+        }
+        _ => shaped(response, &id.0),
+    };
     let headers = response.headers_mut();
     told.write(headers);
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Only what is named by its content's hash may be kept, and says so itself.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         headers.insert("x-request-id", value);
@@ -68,17 +85,34 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
 }
 
 /// Every refusal in the one shape, the framework's own included.
-fn shaped(mut response: Response, request_id: &str) -> Response {
+fn shaped(response: Response, request_id: &str) -> Response {
     let allow = response.headers().get(ALLOW).cloned();
+    shaped_by(response, |problem| problem.respond(request_id, allow.clone()))
+}
+
+fn shaped_by(mut response: Response, refuse: impl Fn(&Problem) -> Response) -> Response {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        return problem.respond(request_id, allow);
+        return refuse(&problem);
     }
     let status = response.status();
-    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
-    if (status.is_client_error() || status.is_server_error()) && !is_json {
-        return Problem::of_status(status).respond(request_id, allow);
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_ours =
+        content_type.is_some_and(|value| value == "application/json" || value.starts_with("text/html"));
+    if (status.is_client_error() || status.is_server_error()) && !is_ours {
+        return refuse(&Problem::of_status(status));
     }
     response
+}
+
+/// Whether a person's browser asks for a page, or for nothing that there is.
+pub(super) fn is_for_a_page(api: &ApiState, request: &Request) -> bool {
+    match request.extensions().get::<MatchedPath>() {
+        Some(path) => api.rights.is_page(path.as_str()),
+        None => {
+            let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+            accepts.is_some_and(|accepts| accepts.contains("text/html"))
+        }
+    }
 }
 
 fn request_id(headers: &HeaderMap, api: &ApiState) -> String {

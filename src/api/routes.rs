@@ -1,17 +1,21 @@
 //! The one table of routes: method, path, the right that it wants, and who answers. The router is made of it,
 //! access is decided by it, and the test of all roles (`tests/access.rs`) fails for a row that it does not know.
 //!
-//! A new route is one line here, and one in that test.
+//! A new route is one line here, and one in that test. Pages come from above, as rows of the same table: whoever
+//! serves says so ([`Front`]).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{HeaderMap, Method, Uri};
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
+use super::access::Caller;
 use super::access::Right::{self, Act, Ingest, Manage, Open, Oversee, Read, Secrets, Session, Work, Write};
+use super::problem::Problem;
 use super::{
     ApiState, accounts, audit, dead, deliveries, endpoints, event_types, events, explain, health, keys,
     openapi, portal, queues, replays, secrets, stats, store, stream, tried, verify,
@@ -19,13 +23,70 @@ use super::{
 
 /// What the router carries: handlers get an [`ApiState`] that knows who asks, never this one.
 #[derive(Clone)]
-pub(super) struct Door(pub ApiState);
+pub struct Door(pub(super) ApiState);
 
-struct Route {
+/// Which credentials a route looks at, beside a bearer's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// Programs, and the portal's session with its token in a header.
+    Api,
+    /// Pages for who signed in with a key.
+    Console,
+    /// Pages for who came by a link.
+    #[expect(dead_code, reason = "the portal's pages stand on the same rows")]
+    Portal,
+}
+
+/// A row of the table.
+pub struct Route {
     method: Method,
     path: &'static str,
     right: Right,
+    entrance: Entrance,
     handler: MethodRouter<Door>,
+}
+
+/// Pages over the API: their rows, and how they say no.
+#[derive(Clone, Copy)]
+pub struct Front {
+    pub(crate) rows: fn() -> Vec<Route>,
+    pub(crate) refuse: fn(&ApiState, &Refused<'_>) -> Response,
+}
+
+/// A request to a page that was refused.
+pub struct Refused<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    /// Who asked, if it was let in.
+    pub(crate) caller: Option<&'a Caller>,
+    pub(crate) request_id: &'a str,
+}
+
+/// What each row of the table wants.
+pub(super) struct Rights(HashMap<&'static str, Vec<(Method, Right, Entrance)>>);
+
+impl Route {
+    /// A page's row.
+    pub(crate) fn page<H, T>(
+        entrance: Entrance,
+        method: Method,
+        path: &'static str,
+        right: Right,
+        handler: H,
+    ) -> Route
+    where
+        H: Handler<T, Door>,
+        T: 'static,
+    {
+        Route { entrance, ..row(&method, path, right, handler) }
+    }
+
+    /// Its method and path.
+    pub(crate) fn name(&self) -> (Method, &'static str) {
+        (self.method.clone(), self.path)
+    }
 }
 
 fn table() -> Vec<Route> {
@@ -113,30 +174,48 @@ where
     T: 'static,
 {
     let filter = MethodFilter::try_from(method.clone()).expect("a common method");
-    Route { method: method.clone(), path, right, handler: on(filter, handler) }
+    Route { method: method.clone(), path, right, entrance: Entrance::Api, handler: on(filter, handler) }
+}
+
+fn all(front: Option<Front>) -> Vec<Route> {
+    table().into_iter().chain(front.into_iter().flat_map(|front| (front.rows)())).collect()
 }
 
 /// All routes, to be answered.
-pub(super) fn router() -> Router<Door> {
-    table().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
+pub(super) fn router(front: Option<Front>) -> Router<Door> {
+    all(front).into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }
 
-/// Method and path of every route, as in the table.
+/// Method and path of every route of the API, as in the table.
 pub fn listed() -> Vec<(Method, &'static str)> {
-    table().into_iter().map(|route| (route.method, route.path)).collect()
+    table().iter().map(Route::name).collect()
 }
 
-/// What a matched route wants; `None` if the table has no such row.
+/// What a route of the API wants; `None` if there is no such route.
 pub(super) fn right_of(path: &str, method: &Method) -> Option<Right> {
-    static RIGHTS: LazyLock<HashMap<&'static str, Vec<(Method, Right)>>> = LazyLock::new(|| {
+    static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(None));
+    RIGHTS.wanted(path, method).map(|(right, _)| right)
+}
+
+impl Rights {
+    pub(super) fn of(front: Option<Front>) -> Rights {
         let mut rights: HashMap<_, Vec<_>> = HashMap::new();
-        for route in table() {
-            rights.entry(route.path).or_default().push((route.method, route.right));
+        for route in all(front) {
+            rights.entry(route.path).or_default().push((route.method, route.right, route.entrance));
         }
-        rights
-    });
-    // What answers GET answers HEAD too.
-    let method = if *method == Method::HEAD { &Method::GET } else { method };
-    let of_path = RIGHTS.get(path)?;
-    of_path.iter().find(|(known, _)| known == method).map(|(_, right)| *right)
+        Rights(rights)
+    }
+
+    /// What a matched route wants, and of whom; `None` if the table has no such row.
+    pub(super) fn wanted(&self, path: &str, method: &Method) -> Option<(Right, Entrance)> {
+        // What answers GET answers HEAD too.
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let of_path = self.0.get(path)?;
+        of_path.iter().find(|(known, ..)| known == method).map(|(_, right, entrance)| (*right, *entrance))
+    }
+
+    /// Whether a path is a page's, by any method.
+    pub(super) fn is_page(&self, path: &str) -> bool {
+        self.0.get(path).is_some_and(|rows| rows.iter().any(|(.., entrance)| *entrance != Entrance::Api))
+    }
 }

@@ -1,7 +1,7 @@
-//! Sessions of the portal: who has exchanged a link, for how long, and the tokens that tell the portal's own
-//! pages from others' (rules A15 and A16). In memory only: a restart ends them all.
+//! Sessions of people: who has exchanged a link or a key, for how long, and the tokens that tell our own pages
+//! from others' (rules A15 and A16). In memory only: a restart ends them all.
 //!
-//! Never knows what a session does.
+//! Never knows what a session does, nor what opens one.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,9 +9,6 @@ use std::sync::Mutex;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use hooklog_projections::access::Role;
-use hooklog_projections::ids::{AccountId, PortalLinkId};
-use hooklog_projections::policy::Text;
 use hooklog_projections::time::Millis;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -29,24 +26,20 @@ const RANDOM_BYTES: usize = 16;
 
 /// What a session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Session {
-    pub account: AccountId,
-    pub role: Role,
-    /// What it was exchanged for; names it in facts.
-    pub link: PortalLinkId,
-    /// Where the pages lead back to.
-    pub return_url: Option<Text>,
+pub(super) struct Session<W> {
+    /// Whose it is.
+    pub who: W,
     began: Millis,
     seen: Millis,
 }
 
 /// All of them, by the hash of their secret.
-pub(super) struct Sessions {
-    open: Mutex<HashMap<[u8; 32], Session>>,
+pub(super) struct Sessions<W> {
+    open: Mutex<HashMap<[u8; 32], Session<W>>>,
     key: Zeroizing<[u8; 32]>,
 }
 
-impl Session {
+impl<W> Session<W> {
     fn lives(&self, now: Millis) -> bool {
         now.0 < self.seen.0 + IDLE.0 && now.0 < self.began.0 + WHOLE.0
     }
@@ -57,22 +50,15 @@ impl Session {
     }
 }
 
-impl Sessions {
-    pub(super) fn new() -> Sessions {
+impl<W: Clone> Sessions<W> {
+    pub(super) fn new() -> Sessions<W> {
         Sessions { open: Mutex::default(), key: Zeroizing::new(SystemChance.bytes()) }
     }
 
     /// Begins a session; its secret, for the cookie. Moments are the monotonic clock's.
-    pub(super) fn begin(
-        &self,
-        account: AccountId,
-        role: Role,
-        link: PortalLinkId,
-        return_url: Option<Text>,
-        now: Millis,
-    ) -> (Zeroizing<String>, Session) {
+    pub(super) fn begin(&self, who: W, now: Millis) -> (Zeroizing<String>, Session<W>) {
         let secret = token::drawn_secret();
-        let session = Session { account, role, link, return_url, began: now, seen: now };
+        let session = Session { who, began: now, seen: now };
         let mut open = self.open.lock().expect("no holder panics");
         if open.len() >= SESSIONS_MAX {
             open.retain(|_, session| session.lives(now));
@@ -86,7 +72,7 @@ impl Sessions {
     }
 
     /// The session of a secret, which has asked something now.
-    pub(super) fn look(&self, secret: &str, now: Millis) -> Option<Session> {
+    pub(super) fn look(&self, secret: &str, now: Millis) -> Option<Session<W>> {
         let hash = token::hash(secret).0;
         let mut open = self.open.lock().expect("no holder panics");
         let session = open.get_mut(&hash)?;
@@ -109,15 +95,15 @@ impl Sessions {
         self.open.lock().expect("no holder panics").remove(&token::hash(secret).0);
     }
 
-    /// Ends all sessions of an account; how many lived.
-    pub(super) fn end_all(&self, account: AccountId, now: Millis) -> usize {
+    /// Ends all sessions of those who are meant; how many lived.
+    pub(super) fn end_all(&self, meant: impl Fn(&W) -> bool, now: Millis) -> usize {
         let mut open = self.open.lock().expect("no holder panics");
-        let lived = open.values().filter(|session| session.account == account && session.lives(now)).count();
-        open.retain(|_, session| session.account != account);
+        let lived = open.values().filter(|session| meant(&session.who) && session.lives(now)).count();
+        open.retain(|_, session| !meant(&session.who));
         lived
     }
 
-    /// A token that the portal's pages send with every change; good as long as the session.
+    /// A token that our pages send with every change; good as long as the session.
     pub(super) fn csrf_token(&self, secret: &str) -> String {
         let random: [u8; RANDOM_BYTES] = SystemChance.bytes();
         let tag = self.tag(secret, &random).finalize().into_bytes();
@@ -145,8 +131,8 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    fn begin(sessions: &Sessions, account: u128, now: Millis) -> Zeroizing<String> {
-        sessions.begin(AccountId(account), Role::Account, PortalLinkId(1), None, now).0
+    fn begin(sessions: &Sessions<u32>, who: u32, now: Millis) -> Zeroizing<String> {
+        sessions.begin(who, now).0
     }
 
     #[test]
@@ -166,16 +152,16 @@ mod tests {
     #[test]
     fn ending_acts_at_once_and_on_its_own() {
         let sessions = Sessions::new();
-        let [one, two, other] = [1, 1, 2].map(|account| begin(&sessions, account, Millis(0)));
+        let [one, two, other] = [1, 1, 2].map(|who| begin(&sessions, who, Millis(0)));
         sessions.end(&one);
         assert!(sessions.look(&one, Millis(1)).is_none() && sessions.look(&two, Millis(1)).is_some());
-        assert_eq!(sessions.end_all(AccountId(1), Millis(1)), 1);
+        assert_eq!(sessions.end_all(|who| *who == 1, Millis(1)), 1);
         assert!(sessions.look(&two, Millis(1)).is_none() && sessions.look(&other, Millis(1)).is_some());
     }
 
     #[test]
     fn a_csrf_token_is_its_own_sessions() {
-        let (sessions, others) = (Sessions::new(), Sessions::new());
+        let (sessions, others) = (Sessions::<u32>::new(), Sessions::<u32>::new());
         let token = sessions.csrf_token("one");
         assert!(sessions.knows_csrf("one", &token));
         assert!(sessions.knows_csrf("one", &sessions.csrf_token("one")), "each page has another");

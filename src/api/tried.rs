@@ -57,32 +57,32 @@ pub(super) struct ShownOut {
 /// The request that was made for an attempt. Whether it came to leave is the attempt's to tell.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AttemptRequest)]
-pub(super) struct RequestOut {
+pub(crate) struct RequestOut {
     #[schema(value_type = String)]
-    attempt_id: AttemptId,
-    method: &'static str,
-    url: String,
+    pub attempt_id: AttemptId,
+    pub method: &'static str,
+    pub url: String,
     /// By name. The second of the signature and the signatures themselves are `[not kept]`, values that were set for
     /// the endpoint are `[redacted]`.
-    headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, String>,
     /// The keys that signed it, in the order of the signatures.
     #[schema(value_type = Vec<String>)]
-    signed_with: Vec<KeyId>,
-    body: BodyOut,
+    pub signed_with: Vec<KeyId>,
+    pub body: BodyOut,
 }
 
 /// Where a request's body is, and what it is.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = RequestBody)]
-pub(super) struct BodyOut {
+pub(crate) struct BodyOut {
     /// The event's bytes.
-    payload: String,
+    pub payload: String,
     /// Whether they were sent as they are, or the data in them alone.
     #[schema(value_type = words::BodyForm)]
-    form: BodyForm,
+    pub form: BodyForm,
     /// Bytes that were sent.
-    size: u64,
-    content_type: String,
+    pub size: u64,
+    pub content_type: String,
 }
 
 /// The answer to an attempt, as far as it is kept.
@@ -299,6 +299,21 @@ pub(super) async fn answer(
     let account = account_of(&api, request.uri())?;
     let out = api.read(move |_, view| Tried::find(view, &id, account)?.response(view)).await?;
     json(StatusCode::OK, &out)
+}
+
+/// The request that an `Attempted` in a delivery's story is about; `None` if a worker was given the job.
+pub(super) fn request_of(
+    api: &ApiState,
+    view: &View<'_>,
+    (key, row): (DeliveryKey, &Delivery),
+    begun: &Entry,
+) -> Result<Option<RequestOut>, Problem> {
+    let id = view.attempt_id(begun.seq, begun.at);
+    match (Tried { id, key, row: row.clone(), story: vec![begun.clone()] }).request(api, view) {
+        Ok(made) => Ok(Some(made)),
+        Err(problem) if problem.kind == Kind::NotFound => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// The delivery that an attempt is of.

@@ -11,7 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use hooklog_projections::account::{Account, Endpoint, Hold};
 use hooklog_projections::counts::Counts;
 use hooklog_projections::event::Event;
-use hooklog_projections::fact::{BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure};
+use hooklog_projections::fact::{
+    AccountSettings, BodyForm, DeadReason, DisabledReason, Entry, Fact, Failure,
+};
 use hooklog_projections::ids::{
     AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointId, EndpointKey, EventId, Seq,
 };
@@ -42,18 +44,18 @@ pub const REDACTED: &str = "[redacted]";
 #[schema(as = Account)]
 pub struct AccountOut {
     #[schema(value_type = String)]
-    id: AccountId,
-    name: String,
+    pub id: AccountId,
+    pub name: String,
     #[schema(required = true)]
-    owner_email: Option<String>,
+    pub owner_email: Option<String>,
     #[schema(value_type = Option<words::Schedule>, required = true)]
-    schedule: Option<Value>,
+    pub schedule: Option<Value>,
     #[schema(value_type = Option<words::ResponsePolicy>, required = true)]
-    response_policy: Option<ResponsePolicy>,
+    pub response_policy: Option<ResponsePolicy>,
     #[schema(value_type = words::Rollout)]
-    webhook_retries: Rollout,
+    pub webhook_retries: Rollout,
     #[schema(format = DateTime)]
-    created_at: String,
+    pub created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub secret: Option<String>,
@@ -65,34 +67,34 @@ pub struct AccountOut {
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Counts)]
 pub struct CountsOut {
-    enqueued: u64,
-    pending: u64,
-    in_flight: u64,
-    delivered: u64,
-    dead: u64,
-    cancelled: u64,
+    pub enqueued: u64,
+    pub pending: u64,
+    pub in_flight: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    pub cancelled: u64,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Endpoint)]
 pub struct EndpointOut {
     #[schema(value_type = String)]
-    id: EndpointId,
+    pub id: EndpointId,
     #[schema(value_type = String)]
-    account_id: AccountId,
+    pub account_id: AccountId,
     #[serde(skip_serializing_if = "String::is_empty")]
-    url: String,
+    pub url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    queue: Option<String>,
-    event_types: Vec<String>,
-    description: String,
+    pub queue: Option<String>,
+    pub event_types: Vec<String>,
+    pub description: String,
     #[schema(value_type = Option<words::Schedule>, required = true)]
-    schedule: Option<Value>,
+    pub schedule: Option<Value>,
     #[schema(value_type = Option<words::ResponsePolicy>, required = true)]
-    response_policy: Option<ResponsePolicy>,
-    timeout_ms: u64,
-    in_flight_max: u32,
+    pub response_policy: Option<ResponsePolicy>,
+    pub timeout_ms: u64,
+    pub in_flight_max: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub rate_per_second: Option<u32>,
@@ -102,20 +104,20 @@ pub struct EndpointOut {
     #[schema(value_type = words::BodyForm)]
     pub body_form: BodyForm,
     #[schema(value_type = Vec<words::Scheme>)]
-    signature_schemes: Vec<&'static str>,
+    pub signature_schemes: Vec<&'static str>,
     /// Whether it has a secret of its own for `X-Ledger-Signature`, in place of its account's.
-    own_ledger_secret: bool,
+    pub own_ledger_secret: bool,
     /// Names as set; values are credentials as a rule, and stay inside.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    headers: Map<String, Value>,
-    version: u32,
+    pub headers: Map<String, Value>,
+    pub version: u32,
     #[schema(value_type = words::EndpointStatus)]
-    status: &'static str,
+    pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    held: Option<HeldOut>,
+    pub held: Option<HeldOut>,
     #[schema(format = DateTime)]
-    created_at: String,
+    pub created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub signing_secret: Option<String>,
@@ -123,10 +125,10 @@ pub struct EndpointOut {
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Held)]
-pub(super) struct HeldOut {
-    reason: String,
+pub struct HeldOut {
+    pub reason: String,
     #[schema(format = DateTime)]
-    since: String,
+    pub since: String,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -142,16 +144,16 @@ pub struct DeliveryRef {
 #[schema(as = Event)]
 pub struct EventOut {
     #[schema(value_type = String)]
-    id: EventId,
+    pub id: EventId,
     #[schema(value_type = String)]
-    account_id: AccountId,
-    r#type: String,
+    pub account_id: AccountId,
+    pub r#type: String,
     #[schema(format = DateTime)]
-    accepted_at: String,
-    size: u32,
-    content_type: String,
-    deliveries: Vec<DeliveryOut>,
-    explanation: Explanation,
+    pub accepted_at: String,
+    pub size: u32,
+    pub content_type: String,
+    pub deliveries: Vec<DeliveryOut>,
+    pub explanation: Explanation,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -160,39 +162,39 @@ pub struct DeliveryOut {
     #[schema(value_type = String)]
     pub id: DeliveryId,
     #[schema(value_type = String)]
-    event_id: EventId,
-    event_type: String,
+    pub event_id: EventId,
+    pub event_type: String,
     #[schema(value_type = String)]
-    account_id: AccountId,
+    pub account_id: AccountId,
     #[schema(value_type = String)]
-    endpoint_id: EndpointId,
+    pub endpoint_id: EndpointId,
     #[serde(skip_serializing_if = "String::is_empty")]
-    endpoint_url: String,
+    pub endpoint_url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    queue: Option<String>,
+    pub queue: Option<String>,
     #[schema(value_type = words::Status)]
-    status: &'static str,
+    pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::HeldBy>, nullable = false)]
-    held_by: Option<&'static str>,
+    pub held_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
-    due_at: Option<String>,
-    run: u32,
-    r#try: u32,
-    tries: u32,
-    attempts: u32,
+    pub due_at: Option<String>,
+    pub run: u32,
+    pub r#try: u32,
+    pub tries: u32,
+    pub attempts: u32,
     #[schema(format = DateTime)]
-    created_at: String,
+    pub created_at: String,
     #[schema(format = DateTime)]
-    updated_at: String,
+    pub updated_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    last_attempt: Option<LastAttemptOut>,
+    pub last_attempt: Option<LastAttemptOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::DeadReason>, nullable = false)]
-    dead_reason: Option<DeadReason>,
+    pub dead_reason: Option<DeadReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub payload: Option<Box<RawValue>>,
@@ -201,7 +203,7 @@ pub struct DeliveryOut {
     pub payload_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    last_error: Option<String>,
+    pub last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub explanation: Option<Explanation>,
@@ -209,16 +211,16 @@ pub struct DeliveryOut {
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = LastAttempt)]
-pub(super) struct LastAttemptOut {
-    number: u32,
-    at: String,
-    took_ms: u64,
+pub struct LastAttemptOut {
+    pub number: u32,
+    pub at: String,
+    pub took_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    status_code: Option<u16>,
+    pub status_code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::ErrorClass>, nullable = false)]
-    error: Option<ErrorClass>,
+    pub error: Option<ErrorClass>,
 }
 
 /// What a list of deliveries shows on top.
@@ -506,7 +508,7 @@ impl<'a> Sight<'a> {
     fn breaker(&mut self, row: &Delivery) -> Result<Option<Breaker>, Problem> {
         let (policy, owner) = (&self.api.shared.options.policy, self.account.settings.clone());
         let (endpoint, lane) = self.endpoint(row.endpoint)?;
-        Ok(policy.breaker(lane, policy.schedule(&owner, &endpoint.settings)))
+        Ok(policy.breaker(lane, policy.schedule_of(&owner, &endpoint.settings)))
     }
 
     /// The host that an endpoint's requests go to; never more of its URL.
@@ -514,6 +516,17 @@ impl<'a> Sight<'a> {
         let (endpoint, _) = self.endpoint(id)?;
         let url = url::Url::parse(&endpoint.settings.url).ok();
         Ok(url.as_ref().and_then(|url| url.host_str()).map(str::to_owned))
+    }
+
+    /// The account and an endpoint, as they were at the moment that is looked at.
+    pub fn parties(&mut self, id: EndpointId) -> Result<(AccountSettings, Endpoint), Problem> {
+        let account = self.account.settings.clone();
+        Ok((account, self.endpoint(id)?.0.clone()))
+    }
+
+    /// The last entry that counts.
+    pub fn upto(&self) -> Seq {
+        self.moment.map_or(self.view.head(), |moment| moment.upto)
     }
 
     fn endpoint(&mut self, id: EndpointId) -> Result<&(Endpoint, Lane), Problem> {

@@ -12,6 +12,7 @@ use hooklog::api::access::may_listen;
 use hooklog::api::serve::{Listeners, Serving, SocketFile};
 use hooklog::clock::{Clock, SystemClock};
 use hooklog::notify::{BUNDLE_FOR, Links, Teller};
+use hooklog::pages;
 use hooklog::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,10 +43,11 @@ pub struct Args {
     layer: Layer,
 }
 
-/// The API over an open store.
+/// The API and the pages over an open store.
 pub fn api(store: &Store, config: &Config) -> ApiState {
     let (handle, master, clock) = (store.handle().clone(), store.master().clone(), store.clock().clone());
-    ApiState::new(handle, master, clock, config.store.guard.clone(), config.api.clone())
+    let api = ApiState::new(handle, master, clock, config.store.guard.clone(), config.api.clone());
+    api.with_front(pages::front())
 }
 
 /// Tells owners of dead deliveries, for as long as the answer lives.

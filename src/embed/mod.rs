@@ -51,6 +51,7 @@ use crate::delivery::guard;
 use crate::engine::ServerPolicy;
 use crate::engine::handle::Handle;
 use crate::notify::{BUNDLE_FOR, Channel, Teller};
+use crate::pages;
 use crate::secrets::MasterKey;
 use crate::store::{self, Store};
 
@@ -151,6 +152,7 @@ impl Hooklog {
         };
         let clock = telling_clock;
         let api = ApiState::new(handle.clone(), master.clone(), clock.clone(), options.guard, api_options);
+        let api = api.with_front(pages::front());
         let (socket, unix) = SocketFile::listen(folder.as_ref()).unzip();
         let serving = Serving::start(Listeners { tcp: None, unix }, api.clone());
         let window = options.policy.played(BUNDLE_FOR);

@@ -103,11 +103,11 @@ impl ServerPolicy {
         if !self.retries(account, owner) {
             return 1;
         }
-        RetryPolicy::of(self.schedule(owner, endpoint)).tries(max_tries)
+        RetryPolicy::of(self.schedule_of(owner, endpoint)).tries(max_tries)
     }
 
     /// The schedule that holds for an endpoint.
-    pub fn schedule<'a>(
+    pub fn schedule_of<'a>(
         &'a self,
         owner: &'a AccountSettings,
         endpoint: &'a EndpointSettings,

@@ -164,6 +164,26 @@ impl View<'_> {
         })
     }
 
+    /// The facts about an endpoint between two positions, the later one included, oldest first; of more than `limit`,
+    /// the newest.
+    pub fn changes(
+        &self,
+        key: EndpointKey,
+        (after, upto): (Seq, Seq),
+        limit: usize,
+    ) -> Result<Vec<Entry>, log::Error> {
+        let mut found = Vec::new();
+        self.walk_changes(key.account, Some(key.endpoint), upto, &mut |entry, _| {
+            let over = entry.seq <= after;
+            if !over {
+                found.push(entry);
+            }
+            over || found.len() >= limit
+        })?;
+        found.reverse();
+        Ok(found)
+    }
+
     /// Visits the facts about an account or an endpoint, newest first from a position back, until the visitor says
     /// that it has seen enough, and at most [`SCAN_MAX`].
     fn walk_changes(

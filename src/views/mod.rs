@@ -9,6 +9,7 @@ pub mod check;
 pub mod events;
 pub mod history;
 mod named;
+mod newest;
 pub mod paging;
 pub mod plan;
 pub mod query;

@@ -81,7 +81,8 @@ impl World {
         let options_of_store = Options { guard: guard.clone(), ..Options::new(folder.path()) };
         let store = Store::open(options_of_store, clock.clone(), true, &mut |_, _| {}).expect("a store");
         let (handle, master) = (store.handle().clone(), store.master().clone());
-        let state = ApiState::new(handle, master, clock.clone(), guard, options);
+        let state =
+            ApiState::new(handle, master, clock.clone(), guard, options).with_front(hooklog::pages::front());
         World { app: router(state.clone()), local: router(state.local()), clock, store, state, folder }
     }
 
@@ -168,6 +169,20 @@ impl World {
             request = request.header(*name, *value);
         }
         World::send(&self.app, request.body(Body::from(body.to_owned())).expect("a request")).await
+    }
+
+    /// Waits until a delivery was given up.
+    pub async fn dead(&self, delivery: &str) {
+        let mut heads = self.store.handle().published().heads();
+        loop {
+            heads.borrow_and_update();
+            let path = format!("/v1/deliveries/{delivery}");
+            if self.locally("GET", &path, Value::Null).await.ok(200)["status"] == "dead" {
+                return;
+            }
+            let changed = tokio::time::timeout(LONG, heads.changed()).await;
+            changed.expect("in time").expect("the engine runs");
+        }
     }
 
     /// A key's id and text.

@@ -189,22 +189,26 @@ fn events() -> Vec<Operation> {
 
 fn deliveries() -> Vec<Operation> {
     vec![
-        op("GET /v1/deliveries", "listDeliveries", "Lists an account's deliveries, newest first.")
-            .in_account()
-            .query("queue", serde_json::json!({ "type": "string" }), "In place of account and endpoint.")
-            .words::<Status>("status", "Any of these.")
-            .in_endpoint()
-            .of_type()
-            .moment("since", "Enqueued at this moment or later.")
-            .moment("until", "Enqueued at this moment or earlier.")
-            .query(
-                "http_status",
-                serde_json::json!({ "type": "string", "pattern": "^[1-9]([0-9]{2}|xx)(,[1-9]([0-9]{2}|xx))*$" }),
-                "What the last attempt was answered with: `503`, `5xx`, several with commas between.",
-            )
-            .words::<ErrorClass>("error", "What the last attempt failed of.")
-            .words::<Include>("include", "What to show besides.")
-            .gives_page::<DeliveryOut>("A page."),
+        op(
+            "GET /v1/deliveries",
+            "listDeliveries",
+            "Lists deliveries, newest first: an account's, or everybody's.",
+        )
+        .of_account()
+        .query("queue", serde_json::json!({ "type": "string" }), "In place of account and endpoint.")
+        .words::<Status>("status", "Any of these.")
+        .in_endpoint()
+        .of_type()
+        .moment("since", "Enqueued at this moment or later.")
+        .moment("until", "Enqueued at this moment or earlier.")
+        .query(
+            "http_status",
+            serde_json::json!({ "type": "string", "pattern": "^[1-9]([0-9]{2}|xx)(,[1-9]([0-9]{2}|xx))*$" }),
+            "What the last attempt was answered with: `503`, `5xx`, several with commas between.",
+        )
+        .words::<ErrorClass>("error", "What the last attempt failed of.")
+        .words::<Include>("include", "What to show besides.")
+        .gives_page::<DeliveryOut>("A page."),
         op("GET /v1/deliveries/{id}", "getDelivery", "Shows a delivery and the answer about it.")
             .of_account()
             .at()
@@ -216,12 +220,20 @@ fn deliveries() -> Vec<Operation> {
         op("GET /v1/attempts/{id}", "getAttempt", "Shows one request and its answer.")
             .of_account()
             .gives::<ShownOut>(200, "The attempt."),
-        op("GET /v1/attempts/{id}/request", "getAttemptRequest", "The request of an attempt, as it was made.")
-            .of_account()
-            .gives::<RequestOut>(200, "The request."),
-        op("GET /v1/attempts/{id}/response", "getAttemptResponse", "The answer to an attempt, as it is kept.")
-            .of_account()
-            .gives::<ResponseOut>(200, "The answer."),
+        op(
+            "GET /v1/attempts/{id}/request",
+            "getAttemptRequest",
+            "The request of an attempt, as it was made.",
+        )
+        .of_account()
+        .gives::<RequestOut>(200, "The request."),
+        op(
+            "GET /v1/attempts/{id}/response",
+            "getAttemptResponse",
+            "The answer to an attempt, as it is kept.",
+        )
+        .of_account()
+        .gives::<ResponseOut>(200, "The answer."),
         op("POST /v1/deliveries/{id}/replay", "replayDelivery", "Sends a delivery again.")
             .of_account()
             .may_take::<ReplayWish>()

@@ -1,0 +1,82 @@
+//! Dead letters, in groups of what they have in common: what to mend first, and what to send again after that.
+
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use maud::html;
+use url::form_urlencoded;
+
+use super::layout::{Page, heading};
+use super::list::{Field, Names, Query, filters, nothing};
+use super::parts::{account, ago, icon, read, receiver, words};
+use super::text::{count, line};
+use super::viewer::Viewer;
+use crate::api::access::Right;
+use crate::api::dead::grouped;
+use crate::api::problem::Problem;
+
+pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::of(&uri);
+    let names = Names::read(&viewer).await?;
+    let found = grouped(&viewer.api, &query.for_api()?).await?;
+    let reasons = Field::Choice(
+        "reason",
+        "Reason",
+        &[
+            ("exhausted", "tries used up"),
+            ("refused", "refused"),
+            ("retries_off", "retries off"),
+            ("expired", "expired"),
+            ("imported", "given up elsewhere"),
+        ],
+    );
+    let fields = [
+        Field::Text("event_type", "Event type", "payment.*"),
+        Field::Account,
+        Field::Text("endpoint_id", "Endpoint", "ep_…"),
+        reasons,
+    ];
+    let body = html! {
+        (heading(html! { "Dead letters" }, html! { @if found.dead > 0 { span.dim { (count(found.dead)) " deliveries were given up" } } }))
+        (filters(&viewer, &query, &names, &fields))
+        @if found.data.is_empty() {
+            (nothing(&query, "dead letters", html! { p { "Nothing that was given up waits for a decision." } }))
+        } @else {
+            table.rows {
+                caption.unseen { "Dead letters by endpoint, type and reason, the largest group first" }
+                thead { tr {
+                    th scope="col" { "Endpoint" }
+                    @if !viewer.is_customer() { th scope="col" { "Account" } }
+                    th scope="col" { "Event type" } th scope="col" { "Reason" }
+                    th.number scope="col" { "Count" } th scope="col" { "First" } th scope="col" { "Last" } th scope="col" { span.unseen { "Actions" } }
+                } }
+                tbody { @for group in &found.data {
+                    @let filter = filter(&viewer, group.account_id.to_string(), group.endpoint_id.to_string(), &group.event_type);
+                    tr {
+                        th.main scope="row" data-label="Endpoint" {
+                            a.row href=(viewer.to(&format!("/deliveries?status=dead&{filter}"))) {
+                                (receiver(group.endpoint_url.as_deref().unwrap_or("removed"), None))
+                            }
+                        }
+                        @if !viewer.is_customer() { td data-label="Account" { (account(&viewer, group.account_id, names.get(group.account_id).unwrap_or("?"))) } }
+                        td data-label="Event type" { (line(&group.event_type, 60)) }
+                        td data-label="Reason" { (words(&group.reason)) }
+                        td.number data-label="Count" { b { (count(group.count)) } }
+                        td data-label="First" { (ago(read(&group.first_at), viewer.now)) }
+                        td data-label="Last" { (ago(read(&group.last_at), viewer.now)) }
+                        td { @if viewer.may(Right::Act) { a.button href=(viewer.to(&format!("/replays/new?status=dead&{filter}"))) { (icon("replays")) "Replay group…" } } }
+                    }
+                } }
+            }
+            @if !found.complete { p.note { "There are more groups; narrow the filters to see them." } }
+        }
+    };
+    viewer.page(StatusCode::OK, Page { title: "Dead letters", part: "/dead", body })
+}
+
+fn filter(viewer: &Viewer, account: String, endpoint: String, event_type: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if !viewer.is_customer() {
+        query.append_pair("account_id", &account);
+    }
+    query.append_pair("endpoint_id", &endpoint).append_pair("event_type", event_type).finish()
+}
