@@ -3,6 +3,8 @@
 //! Flags win over the environment, the environment over the file, the file over the defaults. Unknown keys are
 //! errors. Never opens a store, a socket or a connection.
 
+#[cfg(feature = "postgres")]
+mod outbox;
 mod words;
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +24,8 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::cli::exit::Failure;
+#[cfg(feature = "postgres")]
+pub use outbox::{Outbox, outbox, outbox_table};
 use words::{MailboxText, OnGoneText, ResponsePolicyText, SecurityText, ServerAddress};
 pub use words::{SCHEDULES, ScheduleText};
 
@@ -31,7 +35,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 42] = [
+const VARIABLES: [&str; 45] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -57,6 +61,9 @@ const VARIABLES: [&str; 42] = [
     "HOOKLOG_OPEN_LOOPBACK",
     "HOOKLOG_OPERATOR_TOKEN",
     "HOOKLOG_OPERATOR_TOKEN_FILE",
+    "HOOKLOG_OUTBOX_TABLE",
+    "HOOKLOG_OUTBOX_URL",
+    "HOOKLOG_OUTBOX_URL_FILE",
     "HOOKLOG_PROFILE",
     "HOOKLOG_PUBLIC_URL",
     "HOOKLOG_REPLAYS_PER_HOUR",
@@ -192,6 +199,13 @@ pub struct Layer {
     /// Hours of nothing but failures after which an endpoint's owner is told; nobody is, unless this is set
     #[arg(long, env = "HOOKLOG_FAILING_NOTICE_HOURS", hide_env_values = true, value_name = "HOURS")]
     pub failing_notice_hours: Option<u64>,
+    /// A file with the URL (postgres://…) of a database with an outbox, whose rows are handed over. The URL may be in
+    /// HOOKLOG_OUTBOX_URL
+    #[arg(long, env = "HOOKLOG_OUTBOX_URL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub outbox_url_file: Option<PathBuf>,
+    /// The outbox's table, with its schema if it has one [default: hooklog_outbox]
+    #[arg(long, env = "HOOKLOG_OUTBOX_TABLE", hide_env_values = true, value_name = "TABLE")]
+    pub outbox_table: Option<String>,
     /// Divides every wait of the schedule: for demonstrations and tests
     #[arg(long, env = "HOOKLOG_WAIT_DIVISOR", hide_env_values = true, value_name = "N", hide = true)]
     pub wait_divisor: Option<u32>,
@@ -208,6 +222,9 @@ pub struct Config {
     pub api: ApiOptions,
     /// Where owners' messages go.
     pub owners: Channel,
+    /// Where events come from besides the API.
+    #[cfg(feature = "postgres")]
+    pub outbox: Option<Outbox>,
 }
 
 impl Layer {
@@ -229,6 +246,7 @@ impl Layer {
             &mut layer.extra_ca,
             &mut layer.notifications_key_file,
             &mut layer.smtp_password_file,
+            &mut layer.outbox_url_file,
         ];
         for path in paths {
             *path = path.take().map(|path| folder.join(path));
@@ -271,6 +289,8 @@ impl Layer {
             smtp_password_file: self.smtp_password_file.or(below.smtp_password_file),
             mail_from: self.mail_from.or(below.mail_from),
             failing_notice_hours: self.failing_notice_hours.or(below.failing_notice_hours),
+            outbox_url_file: self.outbox_url_file.or(below.outbox_url_file),
+            outbox_table: self.outbox_table.or(below.outbox_table),
             wait_divisor: self.wait_divisor.or(below.wait_divisor),
         }
     }
@@ -322,6 +342,12 @@ impl Layer {
                 .map(|hours| Millis::from_secs(hours.saturating_mul(3600))),
             signature_header: self.signature_header.unwrap_or_default(),
         };
+        #[cfg(not(feature = "postgres"))]
+        if self.outbox_url_file.is_some() || self.outbox_table.is_some() {
+            return Err(Failure::usage(
+                "this hooklog was built without the feature `postgres`: it has no outbox",
+            ));
+        }
         let operator_token = secret("HOOKLOG_OPERATOR_TOKEN", self.operator_token_file.as_deref())?;
         let operator_token = operator_token.map(|text| OperatorToken::new(&text)).transpose();
         let mut connections = serve::Connections::default();
@@ -351,6 +377,8 @@ impl Layer {
             store,
             api,
             owners,
+            #[cfg(feature = "postgres")]
+            outbox: outbox(self.outbox_url_file.as_deref(), self.outbox_table.as_deref())?,
         })
     }
 
@@ -467,6 +495,7 @@ mod tests {
             endpoints_max = 10
             data_bytes_max = 1000
             notifications_url = "http://notifications.internal/v1/messages"
+            outbox_table = "shop.outbox"
             "#,
         )
         .expect("a configuration");

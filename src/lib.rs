@@ -15,6 +15,7 @@
 //! | [`notify`] | telling owners |
 //! | [`replays`] | bulk replays at work |
 //! | [`api`] | HTTP in, commands out |
+//! | `outbox` | events out of an application's own PostgreSQL (feature `postgres`) |
 //! | [`pages`] | the console: what people see |
 //! | [`store`] | a folder opened: log, master key, engine, courier |
 //! | [`embed`] | all of it in a program of one's own: begin here |
@@ -28,6 +29,8 @@ pub mod explain;
 pub mod ids;
 pub mod log;
 pub mod notify;
+#[cfg(feature = "postgres")]
+pub mod outbox;
 pub mod pages;
 pub mod replays;
 pub mod scheduler;

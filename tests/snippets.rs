@@ -2,6 +2,12 @@
 //! signer is held to, those for senders against a real server. A language whose runtime is missing is left out, but
 //! for `tests/snippets`, which installs them all. The Rust ones are doc tests of the library.
 
+#[cfg(feature = "postgres")]
+#[path = "support/outbox_crash.rs"]
+mod outbox_crash;
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod postgres;
 #[path = "support/receiver.rs"]
 mod receiver;
 #[path = "support/server.rs"]
@@ -32,11 +38,13 @@ fn snippets(document: &str, language: &str) -> String {
 
 /// TypeScript without its types, as far as these snippets use them: older Nodes cannot take them out themselves.
 fn untyped(text: &str) -> String {
-    const TYPES: [&str; 10] = [
+    const TYPES: [&str; 12] = [
         "Record<string, string>",
         "Record<string, unknown>",
         "Response | undefined",
         "Promise<unknown>",
+        "Promise<void>",
+        "pg.Pool",
         "string[]",
         "string",
         "boolean",
@@ -336,5 +344,84 @@ console.log("all as wanted");
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         assert!(ran.status.success() && out.trim() == "all as wanted", "{language}: {out}\n{err}");
     }
+    server.stop().await;
+}
+
+/// Each writer's snippet commits an invoice and its event together, or neither; what was committed becomes an event.
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_of_the_outbox_commit_both_or_neither() {
+    let sql = snippets("docs/outbox.md", "sql");
+    let python = r#"
+import os
+with psycopg.connect(os.environ["DATABASE"], autocommit=True) as connection:
+    pay(connection, os.environ["ACCOUNT"], 1, 12900)
+    try: pay(connection, os.environ["ACCOUNT"], 1, float("nan"))
+    except psycopg.errors.InvalidTextRepresentation: pass
+    else: raise SystemExit("no JSON was taken")
+    try: pay(connection, None, 2, 1)
+    except psycopg.errors.NotNullViolation: pass
+    assert connection.execute("SELECT paid FROM invoices WHERE id = 2").fetchone() == (False,), "rolled back"
+print("all as wanted")
+"#;
+    let typescript = r#"
+import assert from "node:assert";
+const pool = new pg.Pool({ connectionString: process.env.DATABASE });
+await pay(pool, process.env.ACCOUNT, 3, 12900);
+await assert.rejects(pay(pool, null, 2, 1), { code: "23502" });
+assert.equal((await pool.query("SELECT paid FROM invoices WHERE id = 2")).rows[0].paid, false, "rolled back");
+await pool.end();
+console.log("all as wanted");
+"#;
+    let database = postgres::Postgres::start().await;
+    outbox_crash::init(&database).await;
+    database.sql("CREATE TABLE invoices (id int PRIMARY KEY, paid bool NOT NULL DEFAULT false)").await;
+    database.sql("INSERT INTO invoices VALUES (1), (2), (3), (4711)").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Host::new(folder.path()).start().await;
+    let (account, _) = server.api.account().await;
+    let url = database.url("app", "postgres");
+    let run = async |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(folder.path()).env("DATABASE", &url).env("ACCOUNT", &account);
+        let ran = tokio::time::timeout(START_MAX, command.kill_on_drop(true).output()).await;
+        let ran = ran.expect("in time").unwrap_or_else(|error| panic!("{program}: {error}"));
+        let out = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success(), "{program}: {out}\n{}", String::from_utf8_lossy(&ran.stderr));
+        out
+    };
+    let mut wanted = vec!["inv_4711-paid", "inv_1-paid"];
+    std::fs::write(folder.path().join("pay.sql"), sql).expect("a file");
+    run(
+        "psql",
+        &["--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-v", &format!("account={account}"), "-f", "pay.sql", &url],
+    )
+    .await;
+    // Debian's own Python has Debian's psycopg.
+    let code = format!("{}\n{python}", snippets("docs/outbox.md", "python"));
+    std::fs::write(folder.path().join("pay.py"), code).expect("a file");
+    assert_eq!(run("/usr/bin/python3", &["pay.py"]).await.trim(), "all as wanted");
+    match std::env::var_os("HOOKLOG_NODE_MODULES") {
+        Some(modules) if there("node") => {
+            std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).expect("a link");
+            let code = format!("{}\n{typescript}", untyped(&snippets("docs/outbox.md", "typescript")));
+            std::fs::write(folder.path().join("pay.mjs"), code).expect("a file");
+            assert_eq!(run("node", &["pay.mjs"]).await.trim(), "all as wanted");
+            wanted.push("inv_3-paid");
+        }
+        _ => assert!(std::env::var_os("HOOKLOG_ALL_SNIPPETS").is_none(), "tests/snippets installs pg"),
+    }
+    let relay = outbox_crash::Relay::start(&url, &server.address.to_string(), folder.path()).await;
+    let client = database.connect().await;
+    server::eventually("rows are handed over", START_MAX, async || {
+        let left = client.query_one("SELECT count(*) FROM hooklog_outbox", &[]).await.expect("an answer");
+        (left.get::<_, i64>(0) == 0).then_some(())
+    })
+    .await;
+    for id in wanted {
+        let event = server.api.get(&format!("/v1/events/{id}?account_id={account}")).await;
+        assert_eq!(event["type"], "invoice.paid", "{event}");
+    }
+    relay.stop().await;
     server.stop().await;
 }

@@ -733,6 +733,8 @@ pub enum DeadReason {
     RetriesOff,
     /// Its `expire_at` passed.
     Expired,
+    /// It had been given up elsewhere, before it came here.
+    Imported,
 }
 
 /// A status that a replay can start from.

@@ -293,8 +293,13 @@ impl Key for (AccountId, ReplayId) {
 }
 
 /// The reasons in the order of their bytes in keys: only appended to.
-const REASONS: [DeadReason; 4] =
-    [DeadReason::Exhausted, DeadReason::Refused, DeadReason::RetriesOff, DeadReason::Expired];
+const REASONS: [DeadReason; 5] = [
+    DeadReason::Exhausted,
+    DeadReason::Refused,
+    DeadReason::RetriesOff,
+    DeadReason::Expired,
+    DeadReason::Imported,
+];
 
 impl Key for DeadGroupKey {
     fn write(&self, out: &mut Vec<u8>) {
@@ -304,6 +309,7 @@ impl Key for DeadGroupKey {
             DeadReason::Refused => 1,
             DeadReason::RetriesOff => 2,
             DeadReason::Expired => 3,
+            DeadReason::Imported => 4,
         });
         out.extend(self.event_type.as_bytes());
     }

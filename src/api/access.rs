@@ -199,8 +199,8 @@ fn forbidden(caller: &Caller) -> Problem {
 
 /// Who a request comes from, by its credential.
 fn known(api: &ApiState, request: &Request, entrance: Entrance) -> Result<Caller, Problem> {
-    if api.local {
-        return Ok(Caller::operator(Actor::Cli));
+    if let Some(actor) = &api.local {
+        return Ok(Caller::operator(actor.clone()));
     }
     no_token_in(request.uri())?;
     let headers = request.headers();

@@ -102,6 +102,6 @@ pub(crate) async fn grouped(api: &ApiState, uri: &Uri) -> Result<GroupsOut, Prob
 }
 
 fn reason(word: &str) -> Result<DeadReason, String> {
-    let wrong = |_| "exhausted, refused, retries_off or expired is wanted".to_owned();
+    let wrong = |_| "exhausted, refused, retries_off, expired or imported is wanted".to_owned();
     serde_json::from_value(word.into()).map_err(wrong)
 }

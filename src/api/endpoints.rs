@@ -359,8 +359,8 @@ pub(crate) async fn try_out(api: &ApiState, key: EndpointKey) -> Result<(StatusC
         "account_id": account, "endpoint_id": endpoint, "type": TEST_TYPE, "max_tries": 1,
         "data": { "test": true, "endpoint_id": endpoint },
     });
-    let enqueue = envelope::read(api, Fields::read(event.to_string().as_bytes())?, 0)?;
-    accept(api, enqueue).await
+    let command = envelope::read(api, Fields::read(event.to_string().as_bytes())?, 0)?;
+    accept(api, command).await
 }
 
 /// The endpoint that a path names, within the account that the query names, if it does.

@@ -9,13 +9,13 @@ use hooklog_projections::ids::{AccountId, EndpointId, EventId};
 use hooklog_projections::time::{Millis, Timestamp};
 use serde_json::value::RawValue;
 
-use super::fields::{Bad, Fields, bad, id, number, parse};
+use super::fields::{Bad, Fields, bad, flag, id, number, parse};
 use super::policies::moment;
 use super::problem::{Kind, Problem};
 use super::{ApiState, idempotency};
 use crate::clock::{Chance, SystemChance};
-use crate::engine::Enqueue;
 use crate::engine::command::body_ref;
+use crate::engine::{Command, Enqueue};
 use crate::ids::drawn;
 use crate::log::Body;
 
@@ -37,8 +37,8 @@ pub(super) struct About {
     pub endpoint: Option<EndpointId>,
 }
 
-/// Reads one event, the `nth` of its request.
-pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result<Enqueue, Problem> {
+/// Reads one event, the `nth` of its request, as a command.
+pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result<Command, Problem> {
     let now = api.now();
     let account = api.account_member(&mut fields)?;
     let event = fields.optional("id", id::<EventId>);
@@ -56,13 +56,14 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result
     fields.refuse("ordering_key", reserved);
     let max_tries = fields.optional("max_tries", number(1, TRIES_MAX)).map(|tries| tries as u32);
     let endpoint = fields.optional("endpoint_id", id::<EndpointId>);
+    let given_up = fields.optional("given_up", flag).unwrap_or(false);
     fields.finish()?;
     let (Some(account), Some(event_type), Some(data)) = (account, event_type, data) else {
         return Err(Problem::invalid(Vec::new()));
     };
     fits(api, data.get().len())?;
     let about = About { account, event, event_type, deliver_at, max_tries, expire_at, endpoint };
-    Ok(enqueue(api, about, nth, "application/json", |id, event_type| {
+    let enqueue = enqueue(api, about, nth, "application/json", |id, event_type| {
         let data = data.get();
         let mut body = String::with_capacity(data.len() + id.len() + event_type.len() + 32);
         // Neither id nor type has a character that JSON escapes.
@@ -70,13 +71,15 @@ pub(super) fn read(api: &ApiState, mut fields: Fields<'_>, nth: usize) -> Result
             body.push_str(part);
         }
         body.into()
-    }))
+    });
+    let enqueue = Box::new(enqueue);
+    Ok(if given_up { Command::EnqueueGivenUp(enqueue) } else { Command::Enqueue(enqueue) })
 }
 
 /// An event whose body is the producer's own bytes.
-pub(super) fn raw(api: &ApiState, about: About, content_type: &str, body: Bytes) -> Result<Enqueue, Problem> {
+pub(super) fn raw(api: &ApiState, about: About, content_type: &str, body: Bytes) -> Result<Command, Problem> {
     fits(api, body.len())?;
-    Ok(enqueue(api, about, 0, content_type, |_, _| body))
+    Ok(Command::Enqueue(Box::new(enqueue(api, about, 0, content_type, |_, _| body))))
 }
 
 fn enqueue(

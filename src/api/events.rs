@@ -26,7 +26,7 @@ use super::query::Params;
 use super::rim::{RequestId, json, json_body, small_body_or_none, whole};
 use super::wire::{self, DeliveryRef, Sight, timeline_entry};
 use super::{ApiState, idempotency, unexpected};
-use crate::engine::{Answer, Command, Enqueue, Scope};
+use crate::engine::{Answer, Command, Scope};
 use crate::explain::{Explanation, explain_event};
 use crate::log::{BodySlot, Order};
 use crate::views::events::Events;
@@ -59,8 +59,7 @@ pub(crate) struct AcceptedOut {
 pub(super) async fn create(api: ApiState, request: Request) -> Result<Response, Problem> {
     no_delivery(request.headers())?;
     let body = json_body(request, api.event_bytes_max()).await?;
-    let enqueue = envelope::read(&api, Fields::read(&body)?, 0)?;
-    let (status, out) = accept(&api, enqueue).await?;
+    let (status, out) = accept(&api, envelope::read(&api, Fields::read(&body)?, 0)?).await?;
     respond(&api, status, &out)
 }
 
@@ -222,7 +221,7 @@ pub(super) async fn batch(
         let api = &api;
         async move {
             match read {
-                Ok(enqueue) => accept(api, enqueue).await,
+                Ok(command) => accept(api, command).await,
                 Err(problem) => Err(problem),
             }
         }
@@ -251,16 +250,17 @@ pub(super) fn respond(api: &ApiState, status: StatusCode, out: &AcceptedOut) -> 
 }
 
 /// Takes one event in; what it answers is durable.
-pub(super) async fn accept(api: &ApiState, enqueue: Enqueue) -> Result<(StatusCode, AcceptedOut), Problem> {
+pub(super) async fn accept(api: &ApiState, command: Command) -> Result<(StatusCode, AcceptedOut), Problem> {
+    let (Command::Enqueue(enqueue) | Command::EnqueueGivenUp(enqueue)) = &command else {
+        unreachable!("an event is taken in by no other command")
+    };
     let (account, event) = (enqueue.account, enqueue.event.clone());
     api.spend_event(account)?;
     let event_type = enqueue.event_type.to_string();
-    let Answer::Accepted { accepted: _, at, deliveries, duplicate } =
-        (match api.ask(Command::Enqueue(Box::new(enqueue))).await? {
-            answer @ Answer::Accepted { .. } => answer,
-            other => return Err(unexpected(other)),
-        })
-    else {
+    let Answer::Accepted { accepted: _, at, deliveries, duplicate } = (match api.ask(command).await? {
+        answer @ Answer::Accepted { .. } => answer,
+        other => return Err(unexpected(other)),
+    }) else {
         unreachable!("matched above")
     };
     let deliveries = if duplicate {

@@ -144,8 +144,8 @@ impl Default for ApiOptions {
 #[derive(Clone)]
 pub struct ApiState {
     shared: Arc<Shared>,
-    /// Over the socket's file: no credential, and the actor is the command line.
-    local: bool,
+    /// Whoever comes is the operator, without a credential, and does so under this name.
+    local: Option<Actor>,
     /// What each row of the table of routes wants.
     rights: Arc<Rights>,
     /// The pages over the API, if there are any.
@@ -203,7 +203,7 @@ impl ApiState {
         };
         ApiState {
             shared: Arc::new(shared),
-            local: false,
+            local: None,
             rights: Arc::new(Rights::of(None)),
             front: None,
             caller: Caller::nobody(),
@@ -232,7 +232,12 @@ impl ApiState {
 
     /// The same for whoever may open a file on the host: no credential is wanted.
     pub fn local(&self) -> ApiState {
-        ApiState { local: true, ..self.clone() }
+        ApiState { local: Some(Actor::Cli), ..self.clone() }
+    }
+
+    /// The same for a part of this process, which acts under a name of its own.
+    pub fn inside(&self, name: &str) -> ApiState {
+        ApiState { local: Some(Actor::Api(name.into())), ..self.clone() }
     }
 
     fn failures(&self) -> &Failures {

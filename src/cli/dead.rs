@@ -32,7 +32,7 @@ enum What {
         /// Of this event type; a trailing * stands for anything
         #[arg(long = "type", value_name = "TYPE")]
         event_type: Option<String>,
-        /// exhausted, refused, retries_off or expired
+        /// exhausted, refused, retries_off, expired or imported
         #[arg(long, value_name = "REASON")]
         reason: Option<String>,
     },

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod attempts;
+mod attempts_table;
 mod audit;
 mod bench;
 mod bench_receiver;
@@ -22,6 +23,8 @@ mod forward;
 mod keys;
 mod list;
 mod listen;
+#[cfg(feature = "postgres")]
+mod outbox;
 mod output;
 mod papers;
 mod portal;
@@ -107,8 +110,15 @@ enum Command {
     Portal(portal::Args),
     /// Who administered what, and who saw which secret
     Audit(audit::Args),
+    /// Move what waits and what is dead over from a table of retries of your own
+    Import(attempts_table::Import),
+    /// Write attempts out in the columns of such a table
+    Export(attempts_table::Export),
     /// How the server fares
     Status(status::Args),
+    /// Events out of your own PostgreSQL: the table, the relay, what was refused
+    #[cfg(feature = "postgres")]
+    Outbox(outbox::Args),
     /// Check, rebuild or reseal a store
     Store(store::Args),
     /// Print the completion of a shell
@@ -147,7 +157,7 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
     }
     if out.csv() && !cli.command.lists() {
         let failure = Failure::usage(
-            "--format csv is for lists: `list`, `events list`, `accounts list`, `endpoints list`",
+            "--format csv is for lists: `list`, `events list`, `accounts list`, `endpoints list`, `export`",
         );
         return Err(failure.next("this command takes table, json and jsonl"));
     }
@@ -198,6 +208,12 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         Command::Audit(args) => {
             asking(&args.to.clone(), async |client| audit::run(args, client, out).await).await
         }
+        Command::Import(args) => {
+            asking(&args.to.clone(), async |client| attempts_table::import(args, client, out).await).await
+        }
+        Command::Export(args) => {
+            asking(&args.to.clone(), async |client| attempts_table::export(args, client, out).await).await
+        }
         Command::Listen(args) => interruptible(listen::run(args, out)).await,
         Command::Signature(args) => signature::run(&args, out),
         Command::Completion(args) => papers::completion(&args, out),
@@ -206,6 +222,8 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         Command::Status(args) => {
             asking(&args.to.clone(), async |client| status::run(client, out).await).await
         }
+        #[cfg(feature = "postgres")]
+        Command::Outbox(args) => outbox::run(args, out).await,
         Command::Store(args) => store::run(args, out).await,
         Command::Demo(args) => demo::run(args, out).await,
         Command::Bench(args) => bench::run(args, out).await,
@@ -238,6 +256,7 @@ impl Command {
     fn lists(&self) -> bool {
         match self {
             Command::List(args) => args.is_finite(),
+            Command::Export(_) => true,
             Command::Accounts(args) => args.lists(),
             Command::Endpoints(args) => args.lists(),
             Command::Events(args) => args.lists(),

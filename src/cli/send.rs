@@ -110,6 +110,7 @@ async fn one(args: &Args, client: &Client, out: &mut Output) -> Result<Exit, Fai
                 deliver_at: args.deliver_at.as_deref(),
                 max_tries: args.max_tries,
                 endpoint_id: args.endpoint.as_deref(),
+                given_up: false,
             };
             let body = serde_json::to_vec(&event).map_err(|error| Failure::usage(error.to_string()))?;
             (Target::new(&["v1", "events"]), "application/json", body)

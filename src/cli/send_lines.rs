@@ -188,6 +188,7 @@ impl Sending<'_> {
                 deliver_at: self.args.deliver_at.as_deref(),
                 max_tries: self.args.max_tries,
                 endpoint_id: self.args.endpoint.as_deref(),
+                given_up: false,
             });
             let batch = serde_json::to_vec(&Batch { events: events.collect() })
                 .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;

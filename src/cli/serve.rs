@@ -21,6 +21,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::client;
 use super::exit::{Exit, Failure};
+#[cfg(feature = "postgres")]
+use super::outbox::Relaying;
 use super::output::Output;
 use super::progress::Progress;
 use crate::config::{self, Config, Layer};
@@ -85,7 +87,9 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let api = api(&store, &config);
     let first_key = api.first_operator_key().await;
     let first_key = first_key.map_err(|problem| Failure::new(Exit::Failed, problem.detail))?;
-    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api);
+    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api.clone());
+    #[cfg(feature = "postgres")]
+    let relaying = Relaying::start(config.outbox.take(), &api);
     let telling = telling(&store, &config);
     tracing::info!(%address, store = %config.store.folder.display(), "ready");
     out.line(format!("hooklog listens on http://{address}"))?;
@@ -111,6 +115,10 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
         Why::Asked => {
             tracing::info!("stopping: attempts in flight get 10 s to end; a second signal stops at once");
             drop(telling);
+            #[cfg(feature = "postgres")]
+            if let Some(relaying) = relaying {
+                relaying.stop(FAREWELL).await;
+            }
             let exit = tokio::select! {
                 closed = store.close(DRAIN) => closed.map(|()| Exit::Fine).map_err(Failure::from),
                 () = stops.next() => return Ok(Exit::Interrupted),
@@ -149,17 +157,22 @@ async fn open(config: &Config, clock: Arc<SystemClock>) -> Result<Store, Failure
 }
 
 /// Signals that stop the server.
-struct Stops {
+pub struct Stops {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
 }
 
 impl Stops {
-    fn listen() -> Result<Stops, Failure> {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn listen() -> Result<Stops, Failure> {
         Ok(Stops { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
@@ -168,7 +181,7 @@ impl Stops {
 }
 
 /// Text on a terminal, JSON otherwise; `HOOKLOG_LOG` filters.
-fn log_to_stderr() {
+pub fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("HOOKLOG_LOG")
         .unwrap_or_else(|_| EnvFilter::new("info,fjall=warn,lsm_tree=warn"));
     let terminal = std::io::stderr().is_terminal();

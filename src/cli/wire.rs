@@ -183,6 +183,9 @@ pub struct NewEvent<'a> {
     /// To this endpoint only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_id: Option<&'a str>,
+    /// It was given up elsewhere.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
 }
 
 /// What an item of a batch came to.

@@ -3,17 +3,17 @@
 
 use bytes::Bytes;
 use hooklog_projections::event::{Event, Events};
-use hooklog_projections::fact::{Actor, Fact};
+use hooklog_projections::fact::{Actor, DeadReason, Fact};
 use hooklog_projections::ids::{DeliveryKey, EndpointId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::Delivery;
 use hooklog_projections::tables::Tables;
 
 use super::command::{Answer, Enqueue, FAN_OUT_MAX, Rejection};
-use super::{CachedAccount, Decision, Engine, Fatal};
+use super::{CachedAccount, Decision, Engine, Fatal, of};
 use crate::log::BodySlot;
 
 impl Engine {
-    pub(super) fn accept(&mut self, actor: Actor, enqueue: Enqueue) -> Decision<Answer> {
+    pub(super) fn accept(&mut self, actor: Actor, enqueue: Enqueue, given_up: bool) -> Decision<Answer> {
         if !self.accepting {
             return Ok(Err(Rejection::Draining));
         }
@@ -68,6 +68,16 @@ impl Engine {
         self.batch.bodies.push((BodySlot::Event(accepted), enqueue.body));
         let seqs = deliveries.iter().map(|(_, seq, _)| *seq).collect();
         for (key, seq, row) in deliveries {
+            if given_up {
+                let fact = Fact::Dead {
+                    of: of(DeliveryKey { account: key.account, seq }, key, seq),
+                    reason: DeadReason::Imported,
+                    was_due_at: Some(due_at),
+                    tell_owner: false,
+                };
+                self.record(actor.clone(), fact)?;
+                continue;
+            }
             self.start_or_wait(key, seq, &row, &bytes, &enqueue.body_ref.content_type)?;
         }
         Ok(Ok(Answer::Accepted { accepted, at: self.now, deliveries: seqs, duplicate: false }))

@@ -121,6 +121,8 @@ pub enum Command {
     },
     /// Take in an event.
     Enqueue(Box<Enqueue>),
+    /// Take in an event that was given up elsewhere: its deliveries are dead from the start, and can be replayed.
+    EnqueueGivenUp(Box<Enqueue>),
     /// Send an event's ended deliveries again.
     ReplayEvent {
         /// Whose.

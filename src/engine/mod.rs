@@ -317,7 +317,8 @@ impl Engine {
             Command::Claim { .. } => unreachable!("a claim is not answered at once"),
             Command::ExtendLease { lease } => self.extend_lease(lease),
             Command::EndLease { lease, end } => self.end_lease(lease, end, chance),
-            Command::Enqueue(enqueue) => self.accept(actor, *enqueue),
+            Command::Enqueue(enqueue) => self.accept(actor, *enqueue, false),
+            Command::EnqueueGivenUp(enqueue) => self.accept(actor, *enqueue, true),
             Command::CreateAccount { account, settings, secret } => {
                 self.create_account(actor, account, settings, secret)
             }

@@ -294,6 +294,10 @@ impl<'a> Told<'a> {
                     "Replay the event if it is still of use.".into(),
                 )
             }
+            DeadReason::Imported => (
+                format!("No. It had been given up elsewhere before it came here at {}.", self.when(at)),
+                "Replay the event if it is still wanted.".into(),
+            ),
             DeadReason::RetriesOff => (
                 format!("No. {failed}; given up at {}, for the account has no retries.", self.when(at)),
                 "Switch the account's webhook_retries on if it is to have retries, then replay the event."
@@ -304,7 +308,12 @@ impl<'a> Told<'a> {
         if let Some((_, rule, _)) = self.failure {
             reasons.push(format!("The verdict is of the rule `{rule}`."));
         }
-        reasons.push(self.owner());
+        reasons.push(match reason {
+            DeadReason::Imported => {
+                "The account's owner is not told again of what was given up before.".into()
+            }
+            _ => self.owner(),
+        });
         match &self.known.endpoint.hold {
             None => {}
             Some(Hold::Paused { .. }) => {

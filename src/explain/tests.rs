@@ -605,6 +605,14 @@ fn every_answer_now_and_as_of_each_moment() {
             tell_owner: true,
         })
     };
+    let imported = |case: Case| {
+        case.then(0, Actor::Cli, |of, _| Fact::Dead {
+            of,
+            reason: DeadReason::Imported,
+            was_due_at: Some(at(0)),
+            tell_owner: false,
+        })
+    };
     let hold = |hold: Hold| move |case: &mut Case| case.endpoint.hold = Some(hold);
     let broken =
         |secs| move |case: &mut Case| case.breaker = Some(OpenBreaker { failures: 7, until: at(secs) });
@@ -653,6 +661,7 @@ fn every_answer_now_and_as_of_each_moment() {
         ),
         ("expired without an attempt", expired(Case::due(60), 60, 60).asked(90)),
         ("expired after one", expired(failing(1), 60, 60).asked(90)),
+        ("given up elsewhere", imported(Case::due(0)).asked(60)),
         ("cancelled before the first try", cancel(Case::due(600), 30, 600, "sent by post").asked(60)),
         ("cancelled after one", cancel(failing(1), 30, 60, "").asked(60)),
         ("replayed after it died", died().replayed(50, Ended::Dead, "they mended it").asked(51)),

@@ -26,6 +26,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
             ("refused", "refused"),
             ("retries_off", "retries off"),
             ("expired", "expired"),
+            ("imported", "given up elsewhere"),
         ],
     );
     let fields = [

@@ -13,3 +13,17 @@ install() { # install COMMAND-OR-FILE PACKAGE…
     "${root[@]}" apt-get update -qq
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
+
+# PostgreSQL, with the clients that the outbox is written through. The tests start a server of their own; the one that
+# Debian's package would start beside it is not wanted.
+install_postgres() {
+    local found
+    found=$(compgen -G '/usr/lib/postgresql/*/bin/initdb' | head -n 1 || true)
+    if [ -z "$found" ] && [ ! -e /etc/postgresql-common/createcluster.conf ] && [ "$(id -u)" = 0 ]; then
+        mkdir -p /etc/postgresql-common
+        echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+    fi
+    install "${found:-/no/such/file}" postgresql
+    install psql postgresql-client
+    /usr/bin/python3 -c 'import psycopg' 2>/dev/null || install /no/such/file python3 python3-psycopg
+}

@@ -78,6 +78,12 @@ impl Host {
         self
     }
 
+    /// Listening at an address of its own.
+    pub fn at(mut self, address: &str) -> Host {
+        self.flags[1] = address.to_owned();
+        self
+    }
+
     /// With so many files that a server may have open.
     pub fn with_files(mut self, files: u64) -> Host {
         self.files_max = Some(files);

@@ -189,6 +189,8 @@ pub(super) struct NewEvent {
     max_tries: Option<u64>,
     /// To this endpoint only.
     endpoint_id: Option<String>,
+    /// It was given up elsewhere: its deliveries are dead from the start, nobody is told, and they can be replayed.
+    given_up: Option<bool>,
 }
 
 /// Several events; each is answered by itself.

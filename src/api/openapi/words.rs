@@ -41,7 +41,7 @@ words! {
     ErrorClass: "dns" "connect" "tls" "timeout" "closed" "protocol" "egress_denied" "interrupted" "not_sent"
         "worker" "lease_expired";
     /// Why a delivery was given up.
-    DeadReason: "exhausted" "refused" "retries_off" "expired";
+    DeadReason: "exhausted" "refused" "retries_off" "expired" "imported";
     /// By which subscriptions a bulk replay chooses: those of then, or of those the ones that still stand.
     Routing: "as_then" "as_now";
     /// What the holder of a key is to the store.

@@ -92,6 +92,8 @@ impl Stage {
             store: options.clone(),
             api: ApiOptions { open: true, policy: options.policy.clone(), ..ApiOptions::default() },
             owners: Channel::Service { url, key: Some(message_key) },
+            #[cfg(feature = "postgres")]
+            outbox: None,
         };
         let opening = tokio::task::spawn_blocking(move || {
             Store::open(options, SystemClock::start(), true, &mut |_, _| {})
