@@ -46,7 +46,7 @@
     const hear = (event) => {
       if (live.dataset.swaps === "true") {
         wanted = true;
-        waiting ||= setTimeout(swap, 1000);
+        waiting ||= setTimeout(swap, 400);
         return;
       }
       if (only.length && !only.includes(JSON.parse(event.data).delivery_id)) return;
