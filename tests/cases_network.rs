@@ -109,11 +109,13 @@ async fn c25_a_look_alike_is_told_in_punycode() {
     let id = delivery(&world.event(&account, "one", "1").await);
     world.until(&id, "dead").await;
     world.advance_secs(1).await;
-    // That it died, and that the endpoint is disabled, in one message.
-    let message: Value = serde_json::from_slice(service.next().await.body()).expect("JSON");
-    assert_eq!(message["endpoint_host"], host);
-    assert!(format!("{}{}", message["subject"], message["text"]).contains(host), "{message}");
-    assert!(!message.to_string().contains('\u{430}'), "{message}");
+    // That it died and that its endpoint was disabled is one message.
+    for message in service.take(1).await {
+        let message: Value = serde_json::from_slice(message.body()).expect("JSON");
+        assert_eq!(message["endpoint_host"], host);
+        assert!(text(&message["subject"]).is_ascii() && text(&message["text"]).is_ascii(), "{message}");
+        assert!(format!("{}{}", message["subject"], message["text"]).contains(host), "{message}");
+    }
     telling.abort();
     world.always_true(&mut [&mut hook]).await;
 }

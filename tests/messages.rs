@@ -92,6 +92,12 @@ async fn killed_between_send_and_record_it_is_sent_once_more_under_its_id() {
     assert_ne!(first.field("message-id"), third.field("message-id"));
     assert!(third.data.contains("two (payment.settled)") && !third.data.contains("one (payment.settled)"));
     assert_eq!((peer.so_far().len(), peer.connections()), (0, 4));
+    // The event's page shows when its owner was told, and nothing of the message about the other.
+    let page = server.api.call(hyper::Method::GET, "/events/one", None).await.expect("a page");
+    let page = String::from_utf8_lossy(&page.body).into_owned();
+    for words in ["Message to the owner", "Owner told"] {
+        assert_eq!(page.matches(words).count(), 1, "{words}: {page}");
+    }
     server.stop().await;
     host.verify().await;
 }

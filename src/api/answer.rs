@@ -137,12 +137,12 @@ fn of_delivery(
     }
     let upto = sight.upto();
     for entry in view.changes(endpoint_key, (row.accepted, upto), CHANGES_MAX)? {
-        let of_others =
-            matches!(&entry.fact, Fact::OwnerTold { deliveries, .. } if !deliveries.contains(&key.seq));
-        if !of_others {
+        // Messages to the owner may be about others: those about this one follow.
+        if !matches!(&entry.fact, Fact::TellingBegan { .. } | Fact::OwnerTold { .. }) {
             story.push(entry);
         }
     }
+    story.extend(view.tellings_of(&story, upto)?);
     story.sort_by_key(|entry| entry.seq);
     let policy = &api.shared.options.policy;
     let tries = sight.tries(&row)?;

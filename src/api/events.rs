@@ -7,9 +7,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use hooklog_projections::event::Event;
-use hooklog_projections::fact::Fact;
 use hooklog_projections::ids::{AccountId, DeliveryId, DeliveryKey, EventId, Seq};
-use hooklog_projections::tables::EndpointDelivery;
 use hooklog_projections::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -347,13 +345,8 @@ pub(super) async fn timeline(
             for (key, delivery) in sight(api, view, account)?.deliveries(&row)? {
                 let id = view.delivery_id(key, &delivery);
                 let story = view.story(&delivery)?;
-                for entry in &story {
-                    if let Fact::Dead { of, tell_owner: true, .. } = &entry.fact {
-                        let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
-                        let (began, told) = view.telling_of(place, entry.seq, Seq(u64::MAX))?;
-                        entries.extend(began.into_iter().chain(told).map(|entry| (entry, Some(id))));
-                    }
-                }
+                let told = view.tellings_of(&story, Seq(u64::MAX))?;
+                entries.extend(told.into_iter().map(|entry| (entry, Some(id))));
                 let story = story.into_iter().filter(|entry| entry.seq != row.accepted);
                 entries.extend(story.map(|entry| (entry, Some(id))));
             }

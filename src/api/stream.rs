@@ -91,7 +91,7 @@ struct Page {
     more: bool,
 }
 
-pub(super) async fn stream(api: ApiState, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn stream(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let wanted = Wanted::read(&api, &mut params)?;
     let since = params.moment("since");

@@ -36,9 +36,9 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                 } } }
             }
         }
-        (pager(&viewer, &query, page.next_cursor.as_deref(), None))
+        (pager(&viewer, &query, &page))
     };
-    viewer.page(StatusCode::OK, Page { title: "Accounts", part: "/accounts", body })
+    viewer.page(StatusCode::OK, Page { title: "Accounts", part: "/accounts", body, live: None })
 }
 
 pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> Result<Response, Problem> {
@@ -77,5 +77,5 @@ pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> 
             @if !all { p.note { "There are more." } }
         }
     };
-    viewer.page(StatusCode::OK, Page { title: &row.name, part: "/accounts", body })
+    viewer.page(StatusCode::OK, Page { title: &row.name, part: "/accounts", body, live: None })
 }

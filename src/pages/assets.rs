@@ -27,9 +27,11 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
 static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
-    let all: [(&str, &str, &[u8]); 3] = [
+    let all: [(&str, &str, &[u8]); 5] = [
         ("hooklog.css", STYLE, include_bytes!("assets/hooklog.css")),
         ("hooklog.js", SCRIPT, include_bytes!("assets/hooklog.js")),
+        ("htmx.min.js", SCRIPT, include_bytes!("assets/vendor/htmx.min.js")),
+        ("hx-csp.min.js", SCRIPT, include_bytes!("assets/vendor/hx-csp.min.js")),
         ("hooklog.svg", IMAGE, include_bytes!("assets/hooklog.svg")),
     ];
     all.into_iter()

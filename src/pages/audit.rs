@@ -37,9 +37,9 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                 } } }
             }
         }
-        (pager(&viewer, &query, page.next_cursor.as_deref(), page.searched_back_to.as_deref()))
+        (pager(&viewer, &query, &page))
     };
-    viewer.page(StatusCode::OK, Page { title: "Audit", part: "/audit", body })
+    viewer.page(StatusCode::OK, Page { title: "Audit", part: "/audit", body, live: None })
 }
 
 fn text(value: &Value) -> &str {

@@ -7,7 +7,7 @@ use url::form_urlencoded;
 
 use super::layout::{Page, heading};
 use super::list::{Field, Names, Query, filters, nothing};
-use super::parts::{account, ago, icon, read, receiver, words};
+use super::parts::{account, address, ago, icon, read, words};
 use super::text::{count, line};
 use super::viewer::Viewer;
 use crate::api::access::Right;
@@ -53,7 +53,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                     tr {
                         th.main scope="row" data-label="Endpoint" {
                             a.row href=(viewer.to(&format!("/deliveries?status=dead&{filter}"))) {
-                                (receiver(group.endpoint_url.as_deref().unwrap_or("removed"), None))
+                                (address(group.endpoint_url.as_deref().unwrap_or("removed"), None))
                             }
                         }
                         @if !viewer.is_customer() { td data-label="Account" { (account(&viewer, group.account_id, names.get(group.account_id).unwrap_or("?"))) } }
@@ -69,7 +69,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
             @if !found.complete { p.note { "There are more groups; narrow the filters to see them." } }
         }
     };
-    viewer.page(StatusCode::OK, Page { title: "Dead letters", part: "/dead", body })
+    viewer.page(StatusCode::OK, Page { title: "Dead letters", part: "/dead", body, live: None })
 }
 
 fn filter(viewer: &Viewer, account: String, endpoint: String, event_type: &str) -> String {

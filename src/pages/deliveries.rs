@@ -4,7 +4,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{Page, heading};
+use super::layout::{Live, Page, heading};
 use super::list::{Field, Names, Query, filters, nothing, pager};
 use super::parts::{at, brief, deliveries, read};
 use super::text::{line, size};
@@ -75,9 +75,9 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
         } @else {
             (deliveries(&viewer, "Deliveries, newest first", &page.data, |id| names.get(id)))
         }
-        (pager(&viewer, &query, page.next_cursor.as_deref(), page.searched_back_to.as_deref()))
+        (pager(&viewer, &query, &page))
     };
-    viewer.page(StatusCode::OK, Page { title: "Deliveries", part: "/deliveries", body })
+    viewer.page(StatusCode::OK, Page { title: "Deliveries", part: "/deliveries", body, live: live(&query) })
 }
 
 pub(super) async fn events(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
@@ -124,9 +124,28 @@ pub(super) async fn events(viewer: Viewer, uri: Uri) -> Result<Response, Problem
                 } }
             }
         }
-        (pager(&viewer, &query, page.next_cursor.as_deref(), page.searched_back_to.as_deref()))
+        (pager(&viewer, &query, &page))
     };
-    viewer.page(StatusCode::OK, Page { title: "Events", part: "/events", body })
+    viewer.page(StatusCode::OK, Page { title: "Events", part: "/events", body, live: None })
+}
+
+/// What a list hears of: new rows that its filters take. Not where the stream cannot tell, nor on older pages.
+fn live(query: &Query) -> Option<Live> {
+    let untold = ["cursor", "http_status", "error", "since", "until", "queue"];
+    if untold.iter().any(|name| !query.get(name).is_empty()) {
+        return None;
+    }
+    let mut filter = url::form_urlencoded::Serializer::new(String::new());
+    for name in ["account_id", "endpoint_id", "event_type", "status"] {
+        if !query.get(name).is_empty() {
+            filter.append_pair(name, query.get(name));
+        }
+    }
+    // Whatever its status, a delivery is new when it begins; of one status it is when it comes to it.
+    if query.get("status").is_empty() {
+        filter.append_pair("fact", "Enqueued");
+    }
+    Some(Live { query: filter.finish(), swaps: false, only: String::new() })
 }
 
 /// Events belong to accounts: which one is asked first.
@@ -145,7 +164,7 @@ fn chosen(viewer: &Viewer, query: &Query, names: &Names) -> Result<Response, Pro
             }
         }
     };
-    viewer.page(StatusCode::OK, Page { title: "Events", part: "/events", body })
+    viewer.page(StatusCode::OK, Page { title: "Events", part: "/events", body, live: None })
 }
 
 /// What to type where nothing was sent yet.

@@ -79,7 +79,7 @@ fn asked(
             (viewer.themes())
         }
     };
-    viewer.page(status, Page { title: "Sign in", part: "", body })
+    viewer.page(status, Page { title: "Sign in", part: "", body, live: None })
 }
 
 fn help() -> Markup {

@@ -16,7 +16,9 @@ use super::event::reason_field;
 use super::layout::{Page, heading};
 use super::list::{Field, Names, Query, filters, nothing};
 use super::overview::{OUTCOMES, TONES};
-use super::parts::{account, action, ago, badge, icon, id, outcomes, ratio, receiver, tile, when};
+use super::parts::{
+    account, action, address, ago, badge, endpoint_path, icon, id, outcomes, ratio, tile, when,
+};
 use super::text::{count, line};
 use super::viewer::Viewer;
 use crate::api::access::Right;
@@ -45,7 +47,7 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
         } @else { (table(&viewer, &ships)) }
         @if !all { p.note { "There are more endpoints; choose an account to see its own." } }
     };
-    viewer.page(StatusCode::OK, Page { title: "Endpoints", part: "/endpoints", body })
+    viewer.page(StatusCode::OK, Page { title: "Endpoints", part: "/endpoints", body, live: None })
 }
 
 /// Endpoints in rows, with their last day.
@@ -63,7 +65,7 @@ pub(super) fn table(viewer: &Viewer, ships: &[Ship]) -> Markup {
                 @let day = ship.day();
                 tr {
                     th.main scope="row" data-label="Endpoint" {
-                        a.row href=(viewer.to(&path(viewer, ship))) { (receiver(&ship.endpoint.settings.url, ship.endpoint.settings.queue.as_deref())) }
+                        a.row href=(viewer.to(&endpoint_path(viewer, ship.key))) { (address(&ship.endpoint.settings.url, ship.endpoint.settings.queue.as_deref())) }
                     }
                     @if !viewer.is_customer() { td data-label="Account" { (account(viewer, ship.key.account, &ship.account_name)) } }
                     td data-label="State" { (state(ship)) }
@@ -75,12 +77,6 @@ pub(super) fn table(viewer: &Viewer, ships: &[Ship]) -> Markup {
             } }
         }
     }
-}
-
-fn path(viewer: &Viewer, ship: &Ship) -> String {
-    let account =
-        if viewer.is_customer() { String::new() } else { format!("?account_id={}", ship.key.account) };
-    format!("/endpoints/{}{account}", ship.key.endpoint)
 }
 
 fn sparkline(ship: &Ship) -> Markup {
@@ -112,7 +108,7 @@ pub(super) async fn show(viewer: Viewer, Path(id): Path<String>, uri: Uri) -> Re
     let ship = viewer.api.read(move |api, view| fleet::one(api, view, endpoint, account)).await?;
     let body = sheet(&viewer, &ship, done.as_deref());
     let title = super::parts::host(&ship.endpoint.settings.url);
-    viewer.page(StatusCode::OK, Page { title: &title, part: "/endpoints", body })
+    viewer.page(StatusCode::OK, Page { title: &title, part: "/endpoints", body, live: None })
 }
 
 fn sheet(viewer: &Viewer, ship: &Ship, done: Option<&str>) -> Markup {
@@ -121,7 +117,7 @@ fn sheet(viewer: &Viewer, ship: &Ship, done: Option<&str>) -> Markup {
     let day = ship.day();
     html! {
         (heading(
-            html! { (receiver(&settings.url, settings.queue.as_deref())) },
+            html! { (address(&settings.url, settings.queue.as_deref())) },
             html! { (id(&ship.key.endpoint.to_string())) @if !viewer.is_customer() { (account(viewer, ship.key.account, &ship.account_name)) } (state(ship)) },
         ))
         @if let Some(words) = done.and_then(notice) { p.banner.good role="status" { (icon("check")) span { (words) } } }

@@ -13,10 +13,11 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
 use super::door::go;
-use super::layout::{Page, heading};
+use super::layout::{Live, Page, heading};
 use super::overview::{OUTCOMES, TONES};
 use super::parts::{
-    action, at, brief, code, copy, fold, icon, id, outcomes, ratio, read, receiver, status, when, words,
+    action, address, at, brief, code, copy, fold, icon, id, outcomes, ratio, read, receiver, status, when,
+    words,
 };
 use super::text::{self, count, short, size};
 use super::timeline;
@@ -107,8 +108,11 @@ async fn shown(viewer: Viewer, event: String, asked: Asked) -> Result<Response, 
     let seen = viewer.api.read(move |api, view| answer::of_event(api, view, &event, account, at)).await?;
     let title =
         format!("{} · {}", seen.event.event_type.chars().take(60).collect::<String>(), seen.id.as_str());
+    let only: Vec<_> = seen.deliveries.iter().map(|told| told.id.to_string()).collect();
+    let query = format!("account_id={}", seen.account);
+    let live = seen.as_of.is_none().then(|| Live { query, swaps: false, only: only.join(" ") });
     let body = Sheet { viewer: &viewer, seen: &seen, asked: &asked }.body();
-    viewer.page(StatusCode::OK, Page { title: &title, part: "/events", body })
+    viewer.page(StatusCode::OK, Page { title: &title, part: "/events", body, live })
 }
 
 /// Replays of an event: all of it that is dead.
@@ -284,9 +288,9 @@ impl Sheet<'_> {
             section.answer.(tone) aria-labelledby="answer" {
                 div.mark { (icon(picture)) }
                 div {
-                    h2 #answer { @if !verdict.is_empty() { strong { (verdict) } " " } (short_long(rest)) }
-                    @if !told.reasons.is_empty() { ul { @for reason in &told.reasons { li { (short_long(reason)) } } } }
-                    @if !told.next_step.is_empty() { p.next { b { "Next: " } (short_long(&told.next_step)) } }
+                    h2 #answer { @if !verdict.is_empty() { strong { (verdict) } " " } (text::sentence(rest)) }
+                    @if !told.reasons.is_empty() { ul { @for reason in &told.reasons { li { (text::sentence(reason)) } } } }
+                    @if !told.next_step.is_empty() { p.next { b { "Next: " } (text::sentence(&told.next_step)) } }
                     @if self.seen.as_of.is_none() { (self.event_actions()) }
                 }
             }
@@ -324,7 +328,7 @@ impl Sheet<'_> {
                         th.main scope="row" data-label="Endpoint" { a.row href={ "#" (told.id.to_string()) } { (receiver(&told.out.endpoint_url, told.out.queue.as_deref())) } }
                         td data-label="Status" { (status(told.out.status, told.out.held_by)) }
                         td.number data-label="Try" { (told.out.r#try) "/" (told.out.tries) }
-                        td data-label="Answer" { (short_long(&told.explanation.sentence)) }
+                        td data-label="Answer" { (text::sentence(&told.explanation.sentence)) }
                     } } }
                 }
             }
@@ -347,7 +351,7 @@ impl Sheet<'_> {
             }
         };
         let head = html! {
-            span.receiver { (receiver(&told.out.endpoint_url, told.out.queue.as_deref())) }
+            span.receiver { (address(&told.out.endpoint_url, told.out.queue.as_deref())) }
             (status(told.out.status, told.out.held_by))
             span.dim { "try " (told.out.r#try) " of " (told.out.tries) @if told.out.run > 1 { ", run " (told.out.run) } }
         };
@@ -423,7 +427,7 @@ impl Sheet<'_> {
             head,
             open,
             html! {
-                @if let Some(detail) = &attempt.detail { p { (short_long(detail)) } }
+                @if let Some(detail) = &attempt.detail { p { (text::sentence(detail)) } }
                 p.dim {
                     "Try " (attempt.r#try) " of run " (attempt.run)
                     @if let Some(rule) = &attempt.rule { " · verdict by the rule " code { (short(rule)) } }
@@ -457,7 +461,8 @@ impl Sheet<'_> {
     /// The head of a request, as it was made; what was never written down is said to be so.
     fn request(&self, told: &Told, attempt: &AttemptOut) -> Option<Markup> {
         let (_, made) = told.requests.iter().find(|(id, _)| *id == attempt.id)?;
-        let keys: Vec<_> = made.signed_with.iter().map(|key| format!("key {}", key.0)).collect();
+        let keys: Vec<_> =
+            made.signed_with.iter().map(|key| format!("key …{:06}", key.0 % 1_000_000)).collect();
         Some(html! {
             (made.method) " " (text::line(&made.url, 400)) "\n"
             @for (name, value) in &made.headers {
@@ -553,10 +558,6 @@ fn verdict(sentence: &str) -> (&str, &str) {
         }
     }
     ("", sentence)
-}
-
-fn short_long(text: &str) -> Markup {
-    text::line(text, 600)
 }
 
 fn notice(done: &str) -> Markup {

@@ -50,7 +50,7 @@ fn several(viewer: &Viewer, wanted: &str, problem: &Problem) -> Result<Response,
             li { a href=(viewer.to(&format!("/events/{wanted}?account_id={account}"))) { (account.to_string()) } }
         } }
     };
-    viewer.page(StatusCode::MULTIPLE_CHOICES, Page { title: "Which one?", part: "", body })
+    viewer.page(StatusCode::MULTIPLE_CHOICES, Page { title: "Which one?", part: "", body, live: None })
 }
 
 fn nothing(viewer: &Viewer, wanted: &str) -> Result<Response, Problem> {
@@ -67,5 +67,5 @@ fn nothing(viewer: &Viewer, wanted: &str) -> Result<Response, Problem> {
             p { "To see whether it would be taken in now, send it again under the same id: what is there already is not sent twice." }
         }
     };
-    viewer.page(StatusCode::NOT_FOUND, Page { title: "Nothing found", part: "", body })
+    viewer.page(StatusCode::NOT_FOUND, Page { title: "Nothing found", part: "", body, live: None })
 }

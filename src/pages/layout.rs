@@ -27,12 +27,24 @@ const PARTS: &[(&str, &str, &str, Right, &str)] = &[
     ("/system", "System", "server", Oversee, "s"),
 ];
 
+/// What an open page hears of, and what it does then. Without scripts: nothing.
+pub(super) struct Live {
+    /// The query of the stream.
+    pub query: String,
+    /// Whether the part `#fresh` is made anew, or it is only told that there is more.
+    pub swaps: bool,
+    /// Only of these deliveries, if any are named.
+    pub only: String,
+}
+
 /// A page to be.
 pub(super) struct Page<'a> {
     /// Of the window; a page's own name first.
     pub title: &'a str,
     /// The part of the way round that it belongs to, by its path.
     pub part: &'a str,
+    /// What it hears of while it is open.
+    pub live: Option<Live>,
     pub body: Markup,
 }
 
@@ -75,6 +87,11 @@ impl Viewer {
                     title { (page.title) " · Hooklog" }
                     link rel="icon" href=(assets::address("hooklog.svg"));
                     link rel="stylesheet" href=(assets::address("hooklog.css"));
+                    @if page.live.as_ref().is_some_and(|live| live.swaps) {
+                        meta name="htmx-config" content="extensions:\"hx-csp\",includeIndicatorCSS:false";
+                        script nonce=(self.nonce) src=(assets::address("htmx.min.js")) defer {}
+                        script nonce=(self.nonce) src=(assets::address("hx-csp.min.js")) defer {}
+                    }
                     script nonce=(self.nonce) src=(assets::address("hooklog.js")) defer {}
                 }
                 body {
@@ -82,7 +99,7 @@ impl Viewer {
                     a.skip href="#main" { "Skip to the content" }
                     @if self.role.is_some() { (self.side(page.part)) }
                     div.sheet {
-                        @if self.role.is_some() { (self.search()) }
+                        @if self.role.is_some() { (self.search(page.live.as_ref())) }
                         main #main tabindex="-1" { (page.body) }
                     }
                     p.unseen #status role="status" {}
@@ -118,7 +135,7 @@ impl Viewer {
         }
     }
 
-    fn search(&self) -> Markup {
+    fn search(&self, live: Option<&Live>) -> Markup {
         html! {
             search.find {
                 form method="get" action=(self.to("/find")) {
@@ -127,6 +144,11 @@ impl Viewer {
                     input #q type="search" name="q" maxlength="200" placeholder="Event, delivery, endpoint or account id" autocomplete="off" spellcheck="false" autocapitalize="off";
                     kbd.scripted aria-hidden="true" { "/" }
                     button type="submit" { "Find" }
+                }
+                @if let Some(live) = live {
+                    @let path = self.to(&format!("/live?{}", live.query));
+                    p.live.scripted #live data-live=(path) data-swaps=(live.swaps.to_string()) data-only=(live.only) data-state="connecting" { span.lamp {} span { "connecting" } }
+                    a.news #news href=(self.here) hidden { "" }
                 }
             }
         }
@@ -155,6 +177,13 @@ fn scheme(theme: Theme) -> &'static str {
         Theme::System => "light dark",
         Theme::Light => "light",
         Theme::Dark => "dark",
+    }
+}
+
+/// What is made anew when the page hears of something.
+pub(super) fn fresh(viewer: &Viewer, body: Markup) -> Markup {
+    html! {
+        div.fresh #fresh hx-get=(viewer.here) hx-trigger="fresh" hx-select="#fresh" hx-swap="outerHTML" hx-nonce=(viewer.nonce) { (body) }
     }
 }
 

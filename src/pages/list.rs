@@ -12,6 +12,7 @@ use super::parts::{icon, read, when};
 use super::text::{line, short};
 use super::viewer::Viewer;
 use crate::api::accounts;
+use crate::api::paging::PageOut;
 use crate::api::problem::Problem;
 
 /// Accounts that a choice offers; with more, an id is typed.
@@ -167,23 +168,22 @@ fn input(query: &Query, names: &Names, field: &Field) -> Markup {
     }
 }
 
-/// The way to older rows, and how far back a search got.
-pub(super) fn pager(
-    viewer: &Viewer,
-    query: &Query,
-    next: Option<&str>,
-    searched_back_to: Option<&str>,
-) -> Markup {
+/// The way to newer and older rows, and how far a search got.
+pub(super) fn pager<T>(viewer: &Viewer, query: &Query, page: &PageOut<T>) -> Markup {
+    let (back, up) = (page.searched_back_to.as_deref(), page.searched_up_to.as_deref());
     html! {
-        @if let Some(to) = searched_back_to {
+        @if let Some(to) = back.or(up) {
             p.banner.wait { (icon("info")) span {
-                b { "This search is broad." } " Looked back to " (when(read(to), viewer.now)) "; there may be more. Narrow it, or go on searching."
+                b { "This search is broad." } " Looked " @if back.is_some() { "back" } @else { "up" } " to " (when(read(to), viewer.now)) "; there may be more. Narrow it, or go on searching."
             } }
         }
         nav.pager aria-label="Pages" {
             @if !query.get("cursor").is_empty() { a.button href=(query.with("cursor", None)) { "Newest" } }
-            @if let Some(next) = next {
-                a.button href=(query.with("cursor", Some(next))) rel="next" { @if searched_back_to.is_some() { "Search on" } @else { "Older" } }
+            @if let Some(prev) = &page.prev_cursor {
+                a.button href=(query.with("cursor", Some(prev))) rel="prev" { @if up.is_some() { "Search on" } @else { "Newer" } }
+            }
+            @if let Some(next) = &page.next_cursor {
+                a.button href=(query.with("cursor", Some(next))) rel="next" { @if back.is_some() { "Search on" } @else { "Older" } }
             }
         }
     }

@@ -39,6 +39,7 @@ use crate::api::Front;
 use crate::api::access::Right::{self, Act, Manage, Open, Oversee, Read};
 use crate::api::events::payload;
 use crate::api::routes::{Entrance, Route};
+use crate::api::stream::stream;
 
 /// The pages, for whoever serves: `ApiState::with_front`.
 pub fn front() -> Front {
@@ -75,6 +76,7 @@ fn rows() -> Vec<Route> {
         row(&post, "/replays/{id}", Act, replays::act),
         row(&get, "/audit", Manage, audit::show),
         row(&get, "/system", Oversee, system::show),
+        row(&get, "/live", Read, stream),
         row(&get, "/find", Read, find::find),
         row(&get, "/sign-in", Open, door::form),
         row(&post, "/sign-in", Open, door::sign_in),

@@ -9,8 +9,8 @@ use hooklog_projections::time::{Millis, Timestamp};
 use maud::{Markup, html};
 
 use super::chart::{Column, stacked};
-use super::layout::{Page, heading};
-use super::parts::{ago, badge, deliveries, icon, outcomes, ratio, receiver, toned, when};
+use super::layout::{Live, Page, fresh, heading};
+use super::parts::{address, ago, badge, deliveries, endpoint_path, icon, outcomes, ratio, toned, when};
 use super::text::{count, short};
 use super::viewer::Viewer;
 use crate::api::overview::{HOURS, Overview, Troubled, read};
@@ -29,13 +29,13 @@ pub(super) async fn show(viewer: Viewer, request: Request) -> Result<Response, P
     let account = viewer.account;
     let seen = viewer.api.read(move |api, view| read(api, view, account)).await?;
     let body = if seen.counts.accepted == 0 { first_steps(&viewer, &seen) } else { running(&viewer, &seen) };
-    viewer.page(StatusCode::OK, Page { title: "Overview", part: "/", body })
+    let live = Live { query: String::new(), swaps: true, only: String::new() };
+    viewer.page(StatusCode::OK, Page { title: "Overview", part: "/", body, live: Some(live) })
 }
 
 fn running(viewer: &Viewer, seen: &Overview) -> Markup {
     let name = |id| seen.names.get(&id).map(|name| &**name);
-    html! {
-        (heading(html! { "Overview" }, html! {}))
+    let body = html! {
         (trouble(seen))
         (strip(seen))
         section.card { (chart(seen)) }
@@ -45,7 +45,8 @@ fn running(viewer: &Viewer, seen: &Overview) -> Markup {
             (deliveries(viewer, "The newest deliveries", &seen.newest, name))
         }
         @if !seen.complete { p.note { (icon("info")) " There are more accounts or endpoints than are looked at here; the figures of the strip are of the first ones." } }
-    }
+    };
+    html! { (heading(html! { "Overview" }, html! {})) (fresh(viewer, body)) }
 }
 
 /// What is wrong with the server itself.
@@ -80,7 +81,7 @@ fn strip(seen: &Overview) -> Markup {
     let dead: u64 = seen.hours.range(today..).map(|(_, figures)| figures.dead).sum();
     let due = seen.oldest_due.map(|(_, due)| span(seen.now.since(due)));
     let since = crate::explain::moment_near(since, seen.now);
-    let since = format!("since {}", since.trim_end_matches(" UTC").trim_end_matches(":00"));
+    let since = format!("since {}", since.strip_suffix(":00 UTC").unwrap_or(&since));
     let p95 = hour.took_at(95).map_or_else(|| "–".into(), span);
     let counts = &seen.counts;
     let good = if hour.attempts() == 0 {
@@ -127,7 +128,7 @@ fn troubled(viewer: &Viewer, seen: &Overview) -> Markup {
                     th.number scope="col" { "Waiting" }
                 } }
                 tbody { @for one in &seen.troubled { tr {
-                    th.main scope="row" data-label="Endpoint" { (receiver(&one.endpoint.settings.url, one.endpoint.settings.queue.as_deref())) }
+                    th.main scope="row" data-label="Endpoint" { a.row href=(viewer.to(&endpoint_path(viewer, one.key))) { (address(&one.endpoint.settings.url, one.endpoint.settings.queue.as_deref())) } }
                     @if !viewer.is_customer() { td data-label="Account" { (short(seen.names.get(&one.key.account).map_or("", |name| name))) } }
                     td data-label="State" { (hold(one)) }
                     td data-label="Since" { (ago(one.since(), seen.now)) }
@@ -154,8 +155,7 @@ fn first_steps(viewer: &Viewer, seen: &Overview) -> Markup {
     let url = viewer.api.base_url();
     let done =
         |done: bool| if done { badge("good", "check", "done") } else { badge("off", "clock", "to do") };
-    html! {
-        (heading(html! { "Overview" }, html! {}))
+    let body = html! {
         (trouble(seen))
         section.card.first {
             h2 { "Nothing was sent yet" }
@@ -176,5 +176,6 @@ fn first_steps(viewer: &Viewer, seen: &Overview) -> Markup {
             }
             p.dim { "Nothing was taken in as of " (when(seen.now, seen.now)) "." }
         }
-    }
+    };
+    html! { (heading(html! { "Overview" }, html! {})) (fresh(viewer, body)) }
 }

@@ -2,7 +2,7 @@
 //! portal. Never knows a page, and never reads anything.
 
 use hooklog_projections::hour::Hour;
-use hooklog_projections::ids::AccountId;
+use hooklog_projections::ids::{AccountId, EndpointKey};
 use hooklog_projections::time::Timestamp;
 use maud::{Markup, html};
 
@@ -168,6 +168,18 @@ pub(super) fn receiver(url: &str, queue: Option<&str>) -> Markup {
             None => span title=(url.chars().take(400).collect::<String>()) { (short(&host(url))) },
         }
     }
+}
+
+/// The host of an endpoint and the path there, by which two at one host are told apart. Never its query.
+pub(super) fn address(url: &str, queue: Option<&str>) -> Markup {
+    let path = url::Url::parse(url).ok().map(|url| url.path().to_owned()).filter(|path| path != "/");
+    html! { (receiver(url, queue)) @if let (Some(path), None) = (path, queue) { span.dim.path { (text::line(&path, 40)) } } }
+}
+
+/// The path of an endpoint's page.
+pub(super) fn endpoint_path(viewer: &Viewer, key: EndpointKey) -> String {
+    let account = if viewer.is_customer() { String::new() } else { format!("?account_id={}", key.account) };
+    format!("/endpoints/{}{account}", key.endpoint)
 }
 
 /// The host in a URL, with its port if it is no usual one.

@@ -58,5 +58,5 @@ fn told(viewer: &Viewer, problem: &Problem, request_id: &str) -> Result<Response
             p.dim { "Status " (status.as_u16()) " · " code { (problem.kind.code()) } " · request " code { (short(request_id)) } }
         }
     };
-    viewer.page(status, Page { title: problem.kind.title(), part: "", body })
+    viewer.page(status, Page { title: problem.kind.title(), part: "", body, live: None })
 }

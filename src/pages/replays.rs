@@ -53,9 +53,9 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                 } } }
             }
         }
-        (pager(&viewer, &query, page.next_cursor.as_deref(), None))
+        (pager(&viewer, &query, &page))
     };
-    viewer.page(StatusCode::OK, Page { title: "Replays", part: "/replays", body })
+    viewer.page(StatusCode::OK, Page { title: "Replays", part: "/replays", body, live: None })
 }
 
 fn path(viewer: &Viewer, row: &ReplayOut) -> String {
@@ -117,7 +117,7 @@ pub(super) async fn plan(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
     wish.insert("dry_run".into(), true.into());
     let plan = planned(&viewer.api, Value::Object(wish).to_string().as_bytes()).await?;
     let body = planned_page(&viewer, &plan, &taken);
-    viewer.page(StatusCode::OK, Page { title: "Plan of a replay", part: "/replays", body })
+    viewer.page(StatusCode::OK, Page { title: "Plan of a replay", part: "/replays", body, live: None })
 }
 
 fn planned_page(viewer: &Viewer, plan: &PlanOut, taken: &[(&str, String)]) -> Markup {
@@ -234,7 +234,7 @@ pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> 
             } }
         }
     };
-    viewer.page(StatusCode::OK, Page { title: "Replay", part: "/replays", body })
+    viewer.page(StatusCode::OK, Page { title: "Replay", part: "/replays", body, live: None })
 }
 
 pub(super) async fn act(

@@ -45,5 +45,5 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
             p.links { a href="/docs/api" { "The API's description" } " · " a href="/healthz" { "healthz" } " · " a href="/readyz" { "readyz" } }
         }
     };
-    viewer.page(StatusCode::OK, Page { title: "System", part: "/system", body })
+    viewer.page(StatusCode::OK, Page { title: "System", part: "/system", body, live: None })
 }

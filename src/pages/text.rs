@@ -4,6 +4,8 @@ use maud::{Markup, PreEscaped, html};
 
 /// Characters of a text in a line, unless a page says otherwise.
 pub(super) const LINE_CHARS: usize = 160;
+/// Characters of a sentence.
+const SENTENCE_CHARS: usize = 600;
 /// Bytes of a body that a page shows.
 pub(super) const BODY_BYTES: usize = 16 * 1024;
 
@@ -23,6 +25,20 @@ pub(super) fn line(text: &str, chars_max: usize) -> Markup {
 /// A text in a line.
 pub(super) fn short(text: &str) -> Markup {
     line(text, LINE_CHARS)
+}
+
+/// A sentence of ours: what stands in it between grave accents is somebody's, and is set apart.
+pub(super) fn sentence(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    // An accent without its fellow is no mark.
+    if parts.len().is_multiple_of(2) {
+        return line(text, SENTENCE_CHARS);
+    }
+    html! {
+        @for (at, part) in parts.iter().enumerate() {
+            @if at % 2 == 1 { code { (line(part, LINE_CHARS)) } } @else { (line(part, SENTENCE_CHARS)) }
+        }
+    }
 }
 
 /// A text of several lines, for a `pre`.
@@ -172,6 +188,8 @@ mod tests {
         assert_eq!(short("\u{1b}]0;x\u{7}").0.matches("ctl").count(), 2);
         assert!(short("\u{202e}gpj").0.starts_with("<span class=\"ctl\">U+202E</span>"));
         assert!(short("a\nb").0.contains('\u{240a}') && block("a\nb").0 == "a\nb");
+        assert_eq!(sentence("`a<` is `b`.").0, "<code>a&lt;</code> is <code>b</code>.");
+        assert_eq!(sentence("one ` alone").0, "one ` alone");
         assert_eq!(bytes(b"a\xffb").0, "a<span class=\"ctl\">\\xff</span>b");
         assert!(line(&"x".repeat(200), 10).0.starts_with("xxxxxxxxxx<span"));
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");

@@ -88,6 +88,10 @@ fn told_of(seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
             ("fly", "replays", html! { b { "Replayed" } ", run " (run) (reason(why)) })
         }
         Fact::Cancelled { reason: why, .. } => ("off", "stop", html! { b { "Cancelled" } (reason(why)) }),
+        Fact::TellingBegan { .. } => ("off", "mail", html! { b { "Message to the owner" } " may leave" }),
+        Fact::OwnerTold { refused: Some(why), .. } => {
+            ("bad", "mail", html! { b { "Owner not told" } ": " (line(why, 200)) })
+        }
         Fact::OwnerTold { channel, .. } => {
             ("off", "mail", html! { b { "Owner told" } span.dim { " (" (short(channel)) ")" } })
         }

@@ -151,6 +151,22 @@ impl View<'_> {
         Ok((began, told))
     }
 
+    /// The messages, up to a position, that told the owner of the deaths in a delivery's story.
+    pub fn tellings_of(&self, story: &[Entry], upto: Seq) -> Result<Vec<Entry>, log::Error> {
+        let mut entries = Vec::new();
+        for entry in story {
+            if let Fact::Dead { of, tell_owner: true, .. } = &entry.fact {
+                let place = EndpointDelivery { endpoint: of.endpoint_key(), delivery: of.delivery };
+                let (began, told) = self.telling_of(place, entry.seq, upto)?;
+                entries.extend(began.into_iter().chain(told));
+            }
+        }
+        // Two deaths before one message: it tells of both.
+        entries.sort_by_key(|entry: &Entry| entry.seq);
+        entries.dedup_by_key(|entry| entry.seq);
+        Ok(entries)
+    }
+
     /// How far the owner had been told, up to a position, of a delivery's death at `dead`.
     pub fn word_of(&self, place: EndpointDelivery, dead: Seq, upto: Seq) -> Result<Word, log::Error> {
         let (began, told) = self.telling_of(place, dead, upto)?;

@@ -29,9 +29,52 @@
     const at = all.indexOf(document.activeElement);
     all[Math.min(all.length - 1, Math.max(0, at < 0 ? 0 : at + by))]?.focus();
   };
+  // What happens while the page is open. Rows are counted, never moved; a part is made anew while nobody is in it.
+  const live = one("#live");
+  if (live && window.EventSource) {
+    const news = one("#news"), only = live.dataset.only.split(" ").filter(Boolean);
+    let source, count = 0, wanted = false, waiting = 0;
+    const show = (state) => { live.dataset.state = state; live.lastChild.textContent = state; };
+    const swap = () => {
+      waiting = 0;
+      const part = one("#fresh");
+      if (!wanted || !part || document.hidden) return;
+      if (part.matches(":hover, :focus-within")) { waiting = setTimeout(swap, 1000); return; }
+      wanted = false;
+      window.htmx?.trigger(part, "fresh");
+    };
+    const hear = (event) => {
+      if (live.dataset.swaps === "true") {
+        wanted = true;
+        waiting ||= setTimeout(swap, 1000);
+        return;
+      }
+      if (only.length && !only.includes(JSON.parse(event.data).delivery_id)) return;
+      count += 1;
+      news.hidden = false;
+      news.textContent = only.length ? "Something happened: show" : `${count} new: show`;
+      say(news.textContent);
+    };
+    const open = () => {
+      source = new EventSource(live.dataset.live);
+      source.onopen = () => show("live");
+      source.onerror = () => show(source.readyState === 2 ? "offline" : "reconnecting");
+      source.onmessage = hear;
+      source.addEventListener("drain", () => show("reconnecting"));
+      source.addEventListener("revoked", () => { source.close(); show("signed out"); });
+    };
+    open();
+    addEventListener("pagehide", () => source.close());
+    document.addEventListener("visibilitychange", () => {
+      source.close();
+      if (document.hidden) show("paused");
+      else { wanted = true; open(); swap(); }
+    });
+  }
+
   let went = 0;
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) { event.target.blur(); return; }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "?") { one("#keys")?.showModal(); return; }
