@@ -11,7 +11,7 @@ use super::View;
 use super::paging::{Page, Place};
 use crate::log::{self, Order};
 
-/// Entries that one page looks at: each is a read of its batch, some 30 µs.
+/// Entries that one page looks at: far fewer than rows, for each is a read of its whole batch.
 pub const ENTRIES_MAX: usize = 1_000;
 
 impl View<'_> {
