@@ -194,7 +194,14 @@ async fn serve(
     let hello = begun.client_hello();
     let alpn = hello.alpn().into_iter().flatten().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
     greeted.send(Greeting { name: hello.server_name().map(str::to_owned), alpn }).ok();
-    let mut stream = begun.into_stream(config).await?;
+    let mut stream = match begun.into_stream(config).into_fallible().await {
+        Ok(stream) => stream,
+        Err((error, mut socket)) => {
+            // A request may be there already. Unread, it would have the connection reset, and the alert lost.
+            socket.read_to_end(&mut Vec::new()).await?;
+            return Err(error);
+        }
+    };
     let mut buffer = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&buffer).into_owned();

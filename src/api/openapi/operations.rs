@@ -203,7 +203,7 @@ fn deliveries() -> Vec<Operation> {
         .moment("until", "Enqueued at this moment or earlier.")
         .query(
             "http_status",
-            serde_json::json!({ "type": "string", "pattern": "^[1-9]([0-9]{2}|xx)(,[1-9]([0-9]{2}|xx))*$" }),
+            serde_json::json!({ "type": "string", "pattern": "^([1-9]([0-9]{2}|xx)(,[1-9]([0-9]{2}|xx))*)?$" }),
             "What the last attempt was answered with: `503`, `5xx`, several with commas between.",
         )
         .words::<ErrorClass>("error", "What the last attempt failed of.")
