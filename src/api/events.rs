@@ -467,7 +467,7 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Replaye
 }
 
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
-pub(super) fn account_of(api: &ApiState, uri: &Uri) -> Result<Option<AccountId>, Problem> {
+pub(crate) fn account_of(api: &ApiState, uri: &Uri) -> Result<Option<AccountId>, Problem> {
     let mut params = Params::of(uri);
     let account = api.account_filter(&mut params)?;
     params.finish()?;

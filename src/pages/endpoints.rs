@@ -23,6 +23,7 @@ use super::text::{count, line};
 use super::viewer::Viewer;
 use crate::api::access::Right;
 use crate::api::endpoints::{REASON_CHARS_MAX, find_in, hold, let_go, try_out};
+use crate::api::events::account_of;
 use crate::api::fleet::{self, Ship};
 use crate::api::form::Form;
 use crate::api::problem::{Kind, Problem};
@@ -31,9 +32,7 @@ use crate::explain::span;
 
 pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
     let query = Query::of(&uri);
-    let mut params = Params::of(&uri);
-    let account = viewer.api.account_filter(&mut params)?;
-    params.finish()?;
+    let account = account_of(&viewer.api, &uri)?;
     let names = Names::read(&viewer).await?;
     let (ships, all) = viewer.api.read(move |api, view| fleet::read(api, view, account)).await?;
     let body = html! {
@@ -228,9 +227,7 @@ pub(super) async fn act(
     uri: Uri,
     mut form: Form,
 ) -> Result<Response, Problem> {
-    let mut params = Params::of(&uri);
-    let account = viewer.api.account_filter(&mut params)?;
-    params.finish()?;
+    let account = account_of(&viewer.api, &uri)?;
     let what = form.take("do")?.unwrap_or_default();
     let reason = form.words("reason", REASON_CHARS_MAX)?;
     form.finish()?;

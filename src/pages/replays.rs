@@ -15,6 +15,7 @@ use super::text::{count, line, size};
 use super::viewer::Viewer;
 use crate::api::access::Right;
 use crate::api::endpoints::REASON_CHARS_MAX;
+use crate::api::events::account_of;
 use crate::api::form::Form;
 use crate::api::problem::Problem;
 use crate::api::query::Params;
@@ -195,9 +196,7 @@ pub(super) async fn create(viewer: Viewer, mut form: Form) -> Result<Response, P
 }
 
 pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> Result<Response, Problem> {
-    let mut params = Params::of(&uri);
-    let account = viewer.api.account_filter(&mut params)?;
-    params.finish()?;
+    let account = account_of(&viewer.api, &uri)?;
     let row = shown(&viewer.api, text, account).await?;
     let begun = row.replayed + row.skipped;
     let part = |n: u64| (n * 1_000 / row.planned.max(1)).min(1_000);
@@ -243,9 +242,7 @@ pub(super) async fn act(
     uri: Uri,
     mut form: Form,
 ) -> Result<Response, Problem> {
-    let mut params = Params::of(&uri);
-    let account = viewer.api.account_filter(&mut params)?;
-    params.finish()?;
+    let account = account_of(&viewer.api, &uri)?;
     let what = form.take("do")?.unwrap_or_default();
     form.finish()?;
     if what != "cancel" {
