@@ -441,6 +441,9 @@ impl AsyncWrite for Watched {
 
 #[cfg(test)]
 mod tests {
+    use url::Url;
+
+    use super::super::exchange::{self, Call, Ended};
     use super::*;
 
     #[test]
@@ -456,5 +459,55 @@ mod tests {
         assert!(!failed.0.contains_key(&address(0)), "the oldest is not");
         failed.note(address(0), begun + LAST_FOR * 2);
         assert_eq!(failed.0.len(), 1, "what failed long ago counts no more");
+    }
+
+    /// With TLS 1.3 a client is through with the handshake before the receiver has judged it: the refusal may be
+    /// there before the request is written, and is the reason all the same.
+    #[tokio::test]
+    async fn a_refusal_that_comes_before_the_request_is_the_reason() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["here.test".to_owned()]).expect("a certificate");
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(cert.der().clone()).expect("a root");
+        let roots = Arc::new(roots);
+        let wanted =
+            rustls::server::WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(signing_key.serialize_der());
+        let server = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_client_cert_verifier(wanted.build().expect("a verifier"))
+            .with_single_cert(vec![cert.der().clone()], key.into())
+            .expect("they fit");
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let refusal = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.expect("a client");
+            let accepted = tokio_rustls::TlsAcceptor::from(Arc::new(server)).accept(stream);
+            // The socket stays open: what was said on it must be read, not lost with it.
+            accepted.into_fallible().await.map(drop).map_err(|(_, stream)| stream)
+        });
+        let (_, stream) = dial(address).await;
+        let name = ServerName::try_from("here.test").expect("a name");
+        let connecting = TlsConnector::from(Arc::new(client)).connect(name, stream.expect("a connection"));
+        let stream = connecting.await.expect("the client has all it needs");
+        let _open = refusal.await.expect("no panic").expect_err("no certificate was shown");
+        stream.get_ref().0.peek(&mut [0]).await.expect("the refusal is there");
+
+        let conn = Conn::new(Stream::Tls(Box::new(stream)), address).await.expect("HTTP begins");
+        let url = Url::parse("https://here.test/").expect("a URL");
+        let call = Call::new(&url, vec![], Bytes::new()).map_err(|fault| fault.detail).expect("a call");
+        let mut trip = Trip::new(Duration::from_secs(60));
+        match exchange::exchange(Box::new(conn), &call, &mut trip).await {
+            Ended::NotBegun(fault) => assert_eq!(fault.reason, Some(Reason::ClientCertificateWanted)),
+            Ended::Answered(..) | Ended::Lost { .. } => panic!("nothing of the request has left"),
+        }
     }
 }

@@ -62,8 +62,8 @@ impl Call {
 pub(super) enum Ended {
     /// A head came, and of the body what there was.
     Answered(Answer, Box<Conn>),
-    /// Nothing of the request had left.
-    NotBegun,
+    /// Nothing of the request had left: why the connection had ended.
+    NotBegun(Fault),
     /// No whole head.
     Lost {
         fault: Fault,
@@ -86,9 +86,11 @@ pub(super) async fn exchange(mut conn: Box<Conn>, call: &Call, trip: &mut Trip) 
             let answer = read(&mut conn, response, trip).await;
             Ended::Answered(answer, conn)
         }
-        Ok(Err(error)) if error.message().is_some() => Ended::NotBegun,
         Ok(Err(error)) => {
             let fault = Fault { address: Some(conn.address), ..faults::of_exchange(error.error()) };
+            if error.message().is_some() {
+                return Ended::NotBegun(fault);
+            }
             let before_answer = fault.class == ErrorClass::Closed && conn.bytes_read() == 0;
             Ended::Lost { fault, before_answer }
         }

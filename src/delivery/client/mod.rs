@@ -203,7 +203,7 @@ impl Client {
                 trip.used(*address, true);
                 match exchange::exchange(conn, &call, trip).await {
                     Ended::Answered(answer, conn) => return Ok(self.answered(answer, conn, key)),
-                    Ended::NotBegun => {}
+                    Ended::NotBegun(_) => {}
                     Ended::Lost { before_answer: true, .. } => {
                         tracing::debug!("a kept connection was closed under a request: it is sent again");
                         trip.resent = true;
@@ -223,8 +223,7 @@ impl Client {
         };
         match exchange::exchange(conn, &call, trip).await {
             Ended::Answered(answer, conn) => Ok(self.answered(answer, conn, key)),
-            Ended::NotBegun => Err(self.failed(trip.closed(), &addresses)),
-            Ended::Lost { fault, .. } => Err(self.failed(fault, &addresses)),
+            Ended::NotBegun(fault) | Ended::Lost { fault, .. } => Err(self.failed(fault, &addresses)),
         }
     }
 
