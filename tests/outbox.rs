@@ -13,7 +13,11 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use hooklog::outbox::Table;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hooklog::clock::SystemClock;
+use hooklog::outbox::{self, Address, Intake, Table};
 use outbox_crash::{Relay, hooklog, init};
 use postgres::Postgres;
 use rcgen::{CertificateParams, KeyPair};
@@ -191,6 +195,46 @@ async fn poisoned_rows_are_set_aside_with_their_reason_and_hold_nobody_up() {
 }
 
 /// Two relays share the rows; what is taken by neither of a quota stays, and holds no other account up.
+/// Takes everything in, and nothing else.
+struct Takes;
+
+impl Intake for Takes {
+    fn post<'a>(&'a self, _path: &'static str, body: Bytes) -> BoxFuture<'a, Result<(u16, Bytes), String>> {
+        let asked: Value = serde_json::from_slice(&body).expect("JSON");
+        let results = vec![json!({ "status": 202 }); asked["events"].as_array().expect("events").len()];
+        std::future::ready(Ok((202, json!({ "results": results }).to_string().into()))).boxed()
+    }
+}
+
+/// A relay that would look again in a day hears of a notification at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_notifies_by_hand_is_heard_between_two_looks() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let postgres = Postgres::start().await;
+    init(&postgres).await;
+    let address = Address::parse(&postgres.url("app", "postgres")).expect("a URL");
+    let relay = outbox::Relay::new(address, Table::default(), &Takes, SystemClock::start()).polling(DAY);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let test = async {
+        // Both connections have looked, found nothing, and wait.
+        let idle = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hooklog outbox'
+                    AND state = 'idle' AND query = 'COMMIT'";
+        let client = postgres.connect().await;
+        eventually("both wait", LIMIT, async || {
+            (client.query_one(idle, &[]).await.expect("an answer").get::<_, i64>(0) == 2).then_some(())
+        })
+        .await;
+        for n in 0..3 {
+            insert(&postgres, "acct_1", "type, data", &format!("'a.b', '{n}'")).await;
+            waiting(&postgres, 1).await;
+            postgres.sql("NOTIFY hooklog_outbox").await;
+            gone(&postgres).await;
+        }
+        stop.cancel();
+    };
+    tokio::join!(relay.run(&stop), test);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn several_relays_and_a_quota_that_is_used_up() {
     let (folder, postgres) = (tempfile::tempdir().expect("a folder"), Postgres::start().await);

@@ -19,8 +19,8 @@ use crate::clock::Clock;
 
 /// Connections of one relay: while one waits for Hooklog's disk, the other one reads and deletes.
 const LANES: usize = 2;
-/// Between two looks when there was nothing and nobody says that there is something.
-const POLL: Duration = Duration::from_millis(500);
+/// Between two looks when there was nothing and nobody says that there is something, unless told otherwise.
+pub const POLL: Duration = Duration::from_millis(500);
 /// After trouble: the first pause and the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -37,6 +37,7 @@ pub struct Relay<'a> {
     table: Table,
     intake: &'a dyn Intake,
     clock: Arc<dyn Clock>,
+    poll: Duration,
 }
 
 /// What a look at the table came to.
@@ -51,7 +52,12 @@ enum Turn {
 impl<'a> Relay<'a> {
     /// A relay from a table to a Hooklog.
     pub fn new(address: Address, table: Table, intake: &'a dyn Intake, clock: Arc<dyn Clock>) -> Relay<'a> {
-        Relay { address, table, intake, clock }
+        Relay { address, table, intake, clock, poll: POLL }
+    }
+
+    /// Looks so often when nobody says that there is something: [`POLL`] unless told.
+    pub fn polling(self, poll: Duration) -> Relay<'a> {
+        Relay { poll, ..self }
     }
 
     /// Runs until it is told to stop; what is being handed over then is ended first.
@@ -87,7 +93,7 @@ impl<'a> Relay<'a> {
                     if rows < ROWS_MAX {
                         tokio::select! {
                             () = session.woken.notified() => {}
-                            () = wait(POLL, stop) => {}
+                            () = wait(self.poll, stop) => {}
                         }
                     }
                 }
