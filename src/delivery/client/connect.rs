@@ -505,7 +505,7 @@ mod tests {
         let url = Url::parse("https://here.test/").expect("a URL");
         let call = Call::new(&url, vec![], Bytes::new()).map_err(|fault| fault.detail).expect("a call");
         let mut trip = Trip::new(Duration::from_secs(60));
-        match exchange::exchange(Box::new(conn), &call, &mut trip).await {
+        match exchange::exchange(Box::new(conn), call.last_request(), &mut trip).await {
             Ended::NotBegun(fault) => assert_eq!(fault.reason, Some(Reason::ClientCertificateWanted)),
             Ended::Answered(..) | Ended::Lost { .. } => panic!("nothing of the request has left"),
         }

@@ -49,11 +49,17 @@ impl Call {
         Ok(Call { uri, headers: map, body })
     }
 
-    fn request(&self) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(self.body.clone()));
+    /// The request, to be made again if need be.
+    pub(super) fn request(&self) -> Request<Full<Bytes>> {
+        Call { uri: self.uri.clone(), headers: self.headers.clone(), body: self.body.clone() }.last_request()
+    }
+
+    /// The request for the last time: while its answer is waited for, nothing of it is kept here.
+    pub(super) fn last_request(self) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(self.body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
+        *request.uri_mut() = self.uri;
+        *request.headers_mut() = self.headers;
         request
     }
 }
@@ -73,8 +79,8 @@ pub(super) enum Ended {
 }
 
 /// Sends the request on a connection and reads the answer.
-pub(super) async fn exchange(mut conn: Box<Conn>, call: &Call, trip: &mut Trip) -> Ended {
-    let head = timeout_at(trip.deadline, conn.head(call.request())).await;
+pub(super) async fn exchange(mut conn: Box<Conn>, request: Request<Full<Bytes>>, trip: &mut Trip) -> Ended {
+    let head = timeout_at(trip.deadline, conn.head(request)).await;
     trip.timings.first_byte = conn.first_byte();
     match head {
         // The HTTP library's own limit is that of a buffer, which may grow beyond it once.

@@ -182,15 +182,7 @@ impl Client {
         trip: &mut Trip,
     ) -> Result<Answer, Fault> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let url = rules.policy.check_url(&request.url).map_err(|refusal| match refusal {
-            guard::UrlRefusal::Literal(_) | guard::UrlRefusal::Localhost => denied(),
-            refusal => because(ErrorClass::EgressDenied, Reason::AddressNotAllowed, &refusal.to_string()),
-        })?;
-        let target = Target::of(&url);
-        let headers = request::headers(&request, now_unix_secs());
-        let headers = headers.map_err(|e| fault(ErrorClass::NotSent, &e.to_string()))?;
-        let call = Call::new(&url, headers, request.body)?;
-
+        let (target, call) = ready(request, &rules.policy, now_unix_secs)?;
         let connect_by = trip.deadline.min(trip.started + self.dialer.connect_timeout);
         let mut addresses = self.resolver.resolve(&target, &rules.policy, connect_by, trip).await?;
         // What failed lately comes last, so that the next attempt does not begin where this one ended.
@@ -201,7 +193,7 @@ impl Client {
         'kept: for address in &addresses {
             while let Some(conn) = self.pool.take(&key(*address)) {
                 trip.used(*address, true);
-                match exchange::exchange(conn, &call, trip).await {
+                match exchange::exchange(conn, call.request(), trip).await {
                     Ended::Answered(answer, conn) => return Ok(self.answered(answer, conn, key)),
                     Ended::NotBegun(_) => {}
                     Ended::Lost { before_answer: true, .. } => {
@@ -221,7 +213,7 @@ impl Client {
             Ok(conn) => conn,
             Err(fault) => return Err(self.failed(fault, &addresses)),
         };
-        match exchange::exchange(conn, &call, trip).await {
+        match exchange::exchange(conn, call.last_request(), trip).await {
             Ended::Answered(answer, conn) => Ok(self.answered(answer, conn, key)),
             Ended::NotBegun(fault) | Ended::Lost { fault, .. } => Err(self.failed(fault, &addresses)),
         }
@@ -243,6 +235,21 @@ impl Client {
         }
         fault
     }
+}
+
+/// Where it goes and what goes out. Of secrets nothing is kept beyond this.
+fn ready(
+    request: Request,
+    policy: &Policy,
+    now_unix_secs: impl FnOnce() -> u64,
+) -> Result<(Target, Call), Fault> {
+    let url = policy.check_url(&request.url).map_err(|refusal| match refusal {
+        guard::UrlRefusal::Literal(_) | guard::UrlRefusal::Localhost => denied(),
+        refusal => because(ErrorClass::EgressDenied, Reason::AddressNotAllowed, &refusal.to_string()),
+    })?;
+    let headers = request::headers(&request, now_unix_secs());
+    let headers = headers.map_err(|e| fault(ErrorClass::NotSent, &e.to_string()))?;
+    Ok((Target::of(&url), Call::new(&url, headers, request.body)?))
 }
 
 impl fmt::Debug for Client {
