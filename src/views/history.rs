@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use hooklog_projections::account::Endpoints;
 use hooklog_projections::delivery::{Dead, Deliveries, Due, EndpointHistory, InFlight};
 use hooklog_projections::fact::StatusRange;
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, Seq};
@@ -208,14 +209,16 @@ impl View<'_> {
         }
         let mut few = Vec::new();
         if wanted.contains(&Status::Pending) {
-            let prefix = match filter.endpoint {
-                Some(endpoint) => EndpointKey { account, endpoint }.bytes(),
-                None => account.bytes(),
+            let at = match filter.endpoint {
+                Some(endpoint) => vec![EndpointKey { account, endpoint }],
+                None => self.waited_at(account)?,
             };
-            self.visit::<Due>(&prefix, Place::First, Order::Ascending, &mut |key, _| {
-                few.push(key.delivery);
-                Ok(bounded(&few))
-            })?;
+            for endpoint in at {
+                self.visit::<Due>(&endpoint.bytes(), Place::First, Order::Ascending, &mut |key, _| {
+                    few.push(key.delivery);
+                    Ok(bounded(&few))
+                })?;
+            }
         }
         if wanted.contains(&Status::InFlight) {
             self.visit::<InFlight>(&account.bytes(), Place::First, Order::Ascending, &mut |key, _| {
@@ -225,6 +228,19 @@ impl View<'_> {
         }
         few.sort_unstable_by(|a, b| b.cmp(a));
         Ok(Some(few))
+    }
+
+    /// The endpoints of an account that something waits at. Where nothing does, what was sent lately may still lie as
+    /// so many deleted rows in the table of what is due, and all of them would be walked over.
+    fn waited_at(&self, account: AccountId) -> Result<Vec<EndpointKey>, log::Error> {
+        let mut found = Vec::new();
+        self.visit::<Endpoints>(&account.bytes(), Place::First, Order::Ascending, &mut |key, _| {
+            if self.lane(key)?.waiting > 0 {
+                found.push(key);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
     }
 }
 
