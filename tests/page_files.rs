@@ -33,7 +33,7 @@ async fn many(world: &World, account: &str, count: usize) {
                     "deliver_at": due })
             })
             .collect();
-        world.locally("POST", "/v1/events/batch", json!({ "events": events })).await.ok(200);
+        world.locally("POST", "/v1/events/batch", json!({ "events": events })).await.ok(202);
     }
 }
 
@@ -146,7 +146,7 @@ async fn what_happened_can_be_taken_along() {
     let page = read(&world, &cookie, &format!("/events/{id}")).await;
     for part in [
         "curl -g -X POST 'http://127.0.0.1:",
-        "'\\''s' \\ -H 'content-type: application/json'",
+        "/hook?a=it%27s' \\ -H 'Idempotency-Key: ",
         &format!("-H 'webhook-id: {id}'"),
         "it'\\''s $(me)",
         "# Left out, for it is not kept or not to be copied:",
@@ -216,7 +216,8 @@ async fn every_page_says_when_deliveries_are_late() {
 async fn every_page_says_when_views_are_rebuilt_and_when_the_server_stops() {
     let world = World::new().await;
     let account = world.account("Acme").await;
-    world.held(&account).await;
+    // So many entries that they are folded in steps.
+    many(&world, &account, 600).await;
     let (cookie, session) = (operator(&world).await, enter(&world, &account, "account_read").await);
     let handle = world.store.handle().clone();
     let now = tokio::runtime::Handle::current();
