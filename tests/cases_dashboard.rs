@@ -211,7 +211,12 @@ async fn c122_secrets_are_shown_to_nobody_and_still_sent() {
     let mut receiver = Receiver::answering(move |_| refusal()).await;
     let account = world.account("Acme").await;
     let own =
-        json!({ "authorization": "Bearer TOPSECRET1", "x-api-key": "TOPSECRET2", "cookie": "a=TOPSECRET3" });
+        json!({ "authorization": "Bearer TOPSECRET1", "x-api-key": "TOPSECRET2", "x-session": "TOPSECRET3" });
+    // A cookie is nothing that an endpoint can be given, and the refusal does not tell its value.
+    let cookie =
+        json!({ "account_id": account, "url": receiver.url("/"), "headers": { "cookie": "a=TOPSECRET6" } });
+    let cookie = world.locally("POST", "/v1/endpoints", cookie).await;
+    assert_eq!(cookie.status, 422);
     let made = json!({ "account_id": account, "url": receiver.url("/hook"), "headers": own });
     let made = world.locally("POST", "/v1/endpoints", made).await.ok(201);
     let (endpoint, secret) = (text(&made["id"]), text(&made["signing_secret"]));
@@ -237,7 +242,7 @@ async fn c122_secrets_are_shown_to_nobody_and_still_sent() {
     world.dead(&delivery).await;
     let came = receiver.next().await;
     for (name, value) in
-        [("authorization", "Bearer TOPSECRET1"), ("x-api-key", "TOPSECRET2"), ("cookie", "a=TOPSECRET3")]
+        [("authorization", "Bearer TOPSECRET1"), ("x-api-key", "TOPSECRET2"), ("x-session", "TOPSECRET3")]
     {
         assert_eq!(came.values(name), [value], "the receiver gets it");
     }
@@ -245,7 +250,10 @@ async fn c122_secrets_are_shown_to_nobody_and_still_sent() {
     let tried =
         world.locally("GET", &format!("/v1/deliveries/{delivery}/attempts"), Value::Null).await.ok(200);
     let attempt = text(&tried["data"][0]["id"]);
-    let mut told = vec![("refused".to_owned(), String::from_utf8_lossy(&refused.body).into_owned())];
+    let mut told = Vec::new();
+    for refused in [&refused, &cookie] {
+        told.push(("a refusal".to_owned(), String::from_utf8_lossy(&refused.body).into_owned()));
+    }
     for key in [&operator, &reads] {
         for path in [
             format!("/v1/endpoints?account_id={account}"),
@@ -306,7 +314,15 @@ async fn c122_secrets_are_shown_to_nobody_and_still_sent() {
     assert!(told.last().is_some_and(|(_, log)| !log.is_empty()), "logs are captured");
     let whole = secret.trim_start_matches("whsec_").to_owned();
     for (place, text) in &told {
-        for canary in ["TOPSECRET1", "TOPSECRET2", "TOPSECRET3", "TOPSECRET4", "TOPSECRET5", whole.as_str()] {
+        for canary in [
+            "TOPSECRET1",
+            "TOPSECRET2",
+            "TOPSECRET3",
+            "TOPSECRET4",
+            "TOPSECRET5",
+            "TOPSECRET6",
+            whole.as_str(),
+        ] {
             assert!(!text.contains(canary), "{place} shows {canary}");
         }
     }
