@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::Request;
 use browser::{Form, Seen, enter, post, press, read, sign_in, submit};
 use futures::StreamExt;
-use hooklog::api::{ApiOptions, Look};
+use hooklog::api::{ApiOptions, Look, Quotas};
 use hooklog_projections::time::Millis;
 use keyed::{LONG, Session, World, text};
 use receiver::{Receiver, answer};
@@ -252,6 +252,70 @@ async fn an_expired_session_does_nothing() {
     assert_eq!(read(&world, &ended.cookie, "/portal/").await.status, 401);
     let path = format!("/v1/deliveries/{delivery}");
     assert_eq!(world.locally("GET", &path, Value::Null).await.ok(200)["status"], "pending");
+}
+
+/// Rule A16: a form counts only from our own pages, and only with a token of this session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_from_elsewhere_does_nothing() {
+    let world = World::new().await;
+    let receiver = refusing().await;
+    let ours = Customer::of(&world, "A", &receiver.url("/a")).await;
+    let session = enter(&world, &ours.account, "account").await;
+    let other = enter(&world, &ours.account, "account").await;
+    let own = [("origin", browser::ORIGIN)];
+    let mut tried = 0;
+    for (route, ..) in TABLE.iter().filter(|(route, ..)| route.starts_with("POST /portal/")) {
+        let place = route.trim_start_matches("POST ");
+        if ["/portal/theme", "/portal/sign-out"].contains(&place) {
+            continue;
+        }
+        let path = place.replace("{id}", ours.id(place));
+        for (headers, token) in [
+            (&own[..], ""),
+            (&own, other.csrf.as_str()),
+            (&[], &session.csrf),
+            (&[("origin", "https://evil.example")], &session.csrf),
+            (&[("origin", browser::ORIGIN), ("sec-fetch-site", "cross-site")], &session.csrf),
+        ] {
+            for what in ["pause", "replay", "reveal", "rotate", "begin", "test"] {
+                let refused =
+                    post(&world, &session.cookie, &path, headers, &[("csrf", token), ("do", what)]).await;
+                assert_eq!(refused.status, 403, "{path} {headers:?} {what}: {}", refused.words());
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 150, "{tried}");
+    let facts = world.locally("GET", "/v1/audit", Value::Null).await.ok(200).to_string();
+    assert!(!facts.contains("SecretRevealed") && !facts.contains("EndpointPaused"), "{facts}");
+    // Out of a session, too: another site signs nobody out.
+    let away =
+        post(&world, &session.cookie, "/portal/sign-out", &[("origin", "https://evil.example")], &[]).await;
+    assert_eq!(away.status, 403);
+    assert_eq!(read(&world, &session.cookie, "/portal/").await.status, 200);
+}
+
+/// An account's replays are counted; beyond, a page says when to come back, and nothing is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn replays_have_a_limit_and_its_page_says_so() {
+    let quotas = Quotas { replays_per_hour: 1, ..Quotas::default() };
+    let world = World::with(ApiOptions { quotas, ..ApiOptions::default() }).await;
+    let receiver = refusing().await;
+    let ours = Customer::of(&world, "A", &receiver.url("/a")).await;
+    let session = enter(&world, &ours.account, "account").await;
+    let endpoint = read(&world, &session.cookie, &format!("/portal/endpoints/{}", ours.endpoint)).await;
+    assert_eq!(press(&world, &session.cookie, &endpoint.form("test")).await.status, 303);
+    let page = read(&world, &session.cookie, &format!("/portal/deliveries/{}", ours.delivery)).await;
+    let replay = page.form("replay");
+    let refused = press(&world, &session.cookie, &replay).await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 60), "{refused:?}");
+    assert!(refused.words().contains("1 replays within an hour"), "{}", refused.words());
+    // In the next hour there is room again.
+    world.clock.advance(Millis::from_secs(3_600));
+    let session = enter(&world, &ours.account, "account").await;
+    let page = read(&world, &session.cookie, &format!("/portal/deliveries/{}", ours.delivery)).await;
+    assert_eq!(press(&world, &session.cookie, &page.form("replay")).await.status, 303);
 }
 
 /// The page without what differs from page to page.

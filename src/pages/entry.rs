@@ -12,6 +12,7 @@ use super::layout::Page;
 use super::parts::{hidden, icon};
 use super::text::short;
 use super::viewer::Viewer;
+use crate::api::console::is_secure;
 use crate::api::form::Form;
 use crate::api::portal;
 use crate::api::problem::{Kind, Problem};
@@ -67,6 +68,7 @@ pub(super) fn asked(
             @if let Some(problem) = refused {
                 (refusal(problem))
                 @if spent { p { "A link opens these pages once, and soon after it was made. Go back to where you found it and ask for a new one." } }
+                @if spent && !is_secure(&viewer.api, &viewer.headers) { p.dim { "Browsers keep the session of these pages over https only, or on the server's own machine." } }
             }
             form.enter method="post" action=(viewer.to("")) {
                 (hidden(viewer, ""))
