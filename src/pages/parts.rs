@@ -1,6 +1,7 @@
 //! The components that pages are made of: badges, moments, ids, code, actions. One set for the console and the
 //! portal. Never knows a page, and never reads anything.
 
+use hooklog_projections::access::Role;
 use hooklog_projections::hour::Hour;
 use hooklog_projections::ids::{AccountId, EndpointKey};
 use hooklog_projections::time::Timestamp;
@@ -8,6 +9,7 @@ use maud::{Markup, html};
 
 use super::text::{self, short};
 use super::viewer::Viewer;
+use crate::api::endpoints::REASON_CHARS_MAX;
 use crate::api::wire::DeliveryOut;
 use crate::explain::{moment, moment_near, span};
 
@@ -122,6 +124,14 @@ pub(super) fn code(label: &str, body: Markup) -> Markup {
     html! { pre.code tabindex="0" role="group" aria-label=(label) { code { (body) } } }
 }
 
+/// The same with a button that copies it; the text stands on the page once, and in no mark.
+pub(super) fn copied(id: &str, label: &str, body: Markup) -> Markup {
+    html! {
+        pre.code #(id) tabindex="0" role="group" aria-label=(label) { code { (body) } }
+        button.scripted type="button" data-copy-of=(id) { (icon("copy")) "Copy" }
+    }
+}
+
 /// Something that is opened to be seen.
 pub(super) fn fold(summary: Markup, open: bool, body: Markup) -> Markup {
     html! { details.fold open[open] { summary { (summary) } div.folded { (body) } } }
@@ -160,6 +170,17 @@ pub(super) fn hidden(viewer: &Viewer, what: &str) -> Markup {
     }
 }
 
+/// Where a person says why. Support must.
+pub(super) fn reason_field(viewer: &Viewer) -> Markup {
+    let wanted = viewer.role == Some(Role::Support);
+    let example = if wanted { "why, for the history" } else { "for the history, if you like" };
+    html! {
+        label.reason { span { "Reason" }
+            input type="text" name="reason" maxlength=(REASON_CHARS_MAX) required[wanted] placeholder=(example) autocomplete="off";
+        }
+    }
+}
+
 /// The host of an endpoint, or its queue.
 pub(super) fn receiver(url: &str, queue: Option<&str>) -> Markup {
     html! {
@@ -178,8 +199,7 @@ pub(super) fn address(url: &str, queue: Option<&str>) -> Markup {
 
 /// The path of an endpoint's page.
 pub(super) fn endpoint_path(viewer: &Viewer, key: EndpointKey) -> String {
-    let account = if viewer.is_customer() { String::new() } else { format!("?account_id={}", key.account) };
-    format!("/endpoints/{}{account}", key.endpoint)
+    viewer.in_account(&format!("/endpoints/{}", key.endpoint), key.account)
 }
 
 /// The host in a URL, with its port if it is no usual one.

@@ -7,10 +7,11 @@
   const say = (text) => { const status = one("#status"); if (status) status.textContent = text; };
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-copy]");
+    const button = event.target.closest("[data-copy], [data-copy-of]");
     if (!button) return;
     event.preventDefault();
-    navigator.clipboard?.writeText(button.dataset.copy).then(() => {
+    const text = button.dataset.copy ?? document.getElementById(button.dataset.copyOf).textContent;
+    navigator.clipboard?.writeText(text).then(() => {
       button.classList.add("done");
       say("Copied");
       setTimeout(() => button.classList.remove("done"), 1200);
@@ -70,6 +71,16 @@
       if (document.hidden) show("paused");
       else { wanted = true; open(); swap(); }
     });
+  }
+
+  // The secret of a link to the portal: out of the address, into the form. It goes nowhere before the button is pressed.
+  const enter = one("form.enter");
+  if (enter && location.hash.startsWith("#hl_link_")) {
+    enter.elements.link.value = location.hash.slice(1);
+    one(".paste").hidden = true;
+    const ready = one(".ready");
+    if (ready) ready.hidden = false;
+    history.replaceState(null, "", location.pathname);
   }
 
   let went = 0;
