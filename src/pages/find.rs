@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hooklog_projections::ids::{AttemptId, DeliveryId};
+use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId, EndpointId, ReplayId};
 use maud::html;
 
 use super::door::go;
@@ -11,6 +11,7 @@ use super::layout::{Page, heading};
 use super::parts::id;
 use super::text::line;
 use super::viewer::Viewer;
+use crate::api::access::Right;
 use crate::api::events;
 use crate::api::problem::{Kind, Problem};
 use crate::api::query::Params;
@@ -22,11 +23,8 @@ pub(super) async fn find(viewer: Viewer, request: Request) -> Result<Response, P
     if wanted.is_empty() {
         return go(&viewer.to("/"));
     }
-    if wanted.parse::<DeliveryId>().is_ok() {
-        return go(&viewer.to(&format!("/deliveries/{wanted}")));
-    }
-    if wanted.parse::<AttemptId>().is_ok() {
-        return go(&viewer.to(&format!("/attempts/{wanted}")));
+    if let Some(part) = part_of(&viewer, &wanted) {
+        return go(&viewer.to(&format!("{part}/{wanted}")));
     }
     let account = viewer.account;
     let asked = wanted.clone();
@@ -39,6 +37,18 @@ pub(super) async fn find(viewer: Viewer, request: Request) -> Result<Response, P
         Err(problem) if problem.kind == Kind::Ambiguous => several(&viewer, &wanted, &problem),
         Err(problem) if problem.kind == Kind::NotFound => nothing(&viewer, &wanted),
         Err(problem) => Err(problem),
+    }
+}
+
+/// Where an id of ours leads, by what it is one of; senders choose those of events.
+fn part_of(viewer: &Viewer, id: &str) -> Option<&'static str> {
+    match () {
+        () if id.parse::<DeliveryId>().is_ok() => Some("/deliveries"),
+        () if id.parse::<AttemptId>().is_ok() => Some("/attempts"),
+        () if id.parse::<EndpointId>().is_ok() => Some("/endpoints"),
+        () if id.parse::<ReplayId>().is_ok() => Some("/replays"),
+        () if id.parse::<AccountId>().is_ok() && viewer.may(Right::Oversee) => Some("/accounts"),
+        () => None,
     }
 }
 
@@ -57,7 +67,7 @@ fn nothing(viewer: &Viewer, wanted: &str) -> Result<Response, Problem> {
     let body = html! {
         (heading(html! { "Nothing is known by this id" }, html! {}))
         section.card {
-            p { "Looked for " code { (line(wanted, 80)) } " among events, deliveries, endpoints and accounts." }
+            p { "Looked for " code { (line(wanted, 80)) } " among events; an id of a delivery, a request, an endpoint, a replay or an account leads to its page." }
             h2 { "What it may be" }
             ul {
                 li { "An event that was refused when it was handed in: then it was never taken, and whoever sent it was told why." }

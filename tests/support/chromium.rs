@@ -146,7 +146,9 @@ impl Browser {
 
     /// What the person's system prefers: `light` or `dark`.
     pub async fn prefer(&self, scheme: &str) {
-        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        // Without motion: what is looked at next is not half way between two colours.
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" }] });
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
