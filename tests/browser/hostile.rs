@@ -149,7 +149,12 @@ async fn what_strangers_write_is_seen_and_never_obeyed() {
         browser.eval("for (const d of document.querySelectorAll('details')) d.open = true", json!([])).await;
         browser.point(640, 300).await;
         is_tame(&browser, path).await;
-        wrong.extend(access::found(&browser).await.into_iter().map(|told| format!("{path}: {told}")));
+        wrong.extend(
+            access::found(&browser, access::Look::Structure)
+                .await
+                .into_iter()
+                .map(|told| format!("{path}: {told}")),
+        );
         browser.size(360, 740).await;
         wrong.extend(
             access::too_wide(&browser).await.into_iter().map(|told| format!("{path} (360 px): {told}")),
