@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hooklog::api::{ApiOptions, DATA_BYTES_MAX, OperatorToken, Quotas, serve};
+use hooklog::api::{ApiOptions, DATA_BYTES_MAX, Look, OperatorToken, Quotas, serve};
 use hooklog::delivery::Key;
 use hooklog::delivery::client::{Login, Relay, Security};
 use hooklog::delivery::guard::{self, Allow};
@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 use crate::cli::exit::Failure;
 #[cfg(feature = "postgres")]
 pub use outbox::{Outbox, outbox, outbox_table};
-use words::{MailboxText, OnGoneText, ResponsePolicyText, SecurityText, ServerAddress};
+use words::{ColourText, MailboxText, OnGoneText, ResponsePolicyText, SecurityText, ServerAddress};
 pub use words::{SCHEDULES, ScheduleText};
 
 /// Where the server listens, unless told: loopback, and a port that nothing known uses.
@@ -35,7 +35,7 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 45] = [
+const VARIABLES: [&str; 47] = [
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -64,6 +64,8 @@ const VARIABLES: [&str; 45] = [
     "HOOKLOG_OUTBOX_TABLE",
     "HOOKLOG_OUTBOX_URL",
     "HOOKLOG_OUTBOX_URL_FILE",
+    "HOOKLOG_PORTAL_COLOUR",
+    "HOOKLOG_PORTAL_NAME",
     "HOOKLOG_PROFILE",
     "HOOKLOG_PUBLIC_URL",
     "HOOKLOG_REPLAYS_PER_HOUR",
@@ -121,6 +123,12 @@ pub struct Layer {
     /// Where people reach this server, such as https://hooks.example.com: links to the portal begin with it
     #[arg(long, env = "HOOKLOG_PUBLIC_URL", hide_env_values = true, value_name = "URL")]
     pub public_url: Option<url::Url>,
+    /// What customers' pages are called: your product's name [default: Webhooks]
+    #[arg(long, env = "HOOKLOG_PORTAL_NAME", hide_env_values = true, value_name = "NAME")]
+    pub portal_name: Option<String>,
+    /// The colour of the logo on customers' pages, such as #1a7f37
+    #[arg(long, env = "HOOKLOG_PORTAL_COLOUR", hide_env_values = true, value_name = "COLOUR")]
+    pub portal_colour: Option<ColourText>,
     /// Proxies in front of this server that say in X-Forwarded-For whom a request comes from [default: 0]
     #[arg(long, env = "HOOKLOG_TRUSTED_HOPS", hide_env_values = true, value_name = "N")]
     pub trusted_hops: Option<usize>,
@@ -263,6 +271,8 @@ impl Layer {
             operator_token_file: self.operator_token_file.or(below.operator_token_file),
             open_loopback: self.open_loopback.or(below.open_loopback),
             public_url: self.public_url.or(below.public_url),
+            portal_name: self.portal_name.or(below.portal_name),
+            portal_colour: self.portal_colour.or(below.portal_colour),
             trusted_hops: self.trusted_hops.or(below.trusted_hops),
             connections_max: self.connections_max.or(below.connections_max),
             connections_per_source_max: self.connections_per_source_max.or(below.connections_per_source_max),
@@ -361,7 +371,9 @@ impl Layer {
             events_per_minute: self.events_per_minute.unwrap_or(defaults.events_per_minute),
             replays_per_hour: self.replays_per_hour.unwrap_or(defaults.replays_per_hour),
         };
+        let look = Look::new(self.portal_name, self.portal_colour.map(|text| text.0));
         let api = ApiOptions {
+            look: look.map_err(|error| Failure::usage(format!("portal_name: {error}")))?,
             public_url: self.public_url,
             listens_on: None,
             connections,

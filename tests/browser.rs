@@ -13,6 +13,8 @@ mod chromium;
 mod hostile;
 #[path = "browser/live.rs"]
 mod live;
+#[path = "browser/portal.rs"]
+mod portal;
 #[path = "browser/replays.rs"]
 mod replays;
 #[path = "browser/screens.rs"]

@@ -122,11 +122,6 @@ impl Caller {
         Caller { role: Some(Role::Operator), account: None, actor, key: None, portal: None, console: None }
     }
 
-    /// Whether it came by a link of the portal.
-    pub(crate) fn is_guest(&self) -> bool {
-        self.portal.is_some()
-    }
-
     /// Whether it has a right.
     pub(crate) fn may(&self, right: Right) -> bool {
         match right {
@@ -183,8 +178,16 @@ pub(super) fn admit(api: &ApiState, request: &Request) -> Result<Caller, Problem
     }
     // Nothing is there: a browser hears so on a page.
     let lost = api.front.is_some() && rim::is_for_a_page(api, request);
-    let entrance = entrance.unwrap_or(if lost { Entrance::Console } else { Entrance::Api });
+    let entrance = entrance.unwrap_or_else(|| match lost {
+        true if portal::is_within(request.uri().path()) => Entrance::Portal,
+        true => Entrance::Console,
+        false => Entrance::Api,
+    });
     let caller = known(api, request, entrance)?;
+    // There all is of one account, and whoever has none has the console.
+    if entrance == Entrance::Portal && caller.account.is_none() {
+        return Err(no_session());
+    }
     match (path, right) {
         (_, Some(right)) if !caller.may(right) => Err(forbidden(&caller)),
         // Whatever is there but not in the table is for nobody; a method that is not there is told as such.
@@ -230,9 +233,13 @@ fn known(api: &ApiState, request: &Request, entrance: Entrance) -> Result<Caller
         (None, None, Entrance::Api) => {
             Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer` and a key"))
         }
-        (None, None, Entrance::Portal) => Err(Problem::new(Kind::Unauthorized, "open a link to these pages")),
+        (None, None, Entrance::Portal) => Err(no_session()),
         (None, None, Entrance::Console) => Err(Problem::new(Kind::Unauthorized, "sign in with a key")),
     }
+}
+
+fn no_session() -> Problem {
+    Problem::new(Kind::Unauthorized, "these pages are opened by a link from your provider")
 }
 
 /// Where a request comes from.
@@ -371,7 +378,7 @@ impl ApiState {
     }
 
     /// Whether the caller's credential holds still: what lasts longer than a request asks again.
-    pub(super) fn still_let_in(&self, view: &View<'_>) -> Result<bool, Problem> {
+    pub(crate) fn still_let_in(&self, view: &View<'_>) -> Result<bool, Problem> {
         if let Some((secret, _)) = &self.caller.portal {
             return Ok(self.shared.sessions.lives(secret, self.monotonic()));
         }

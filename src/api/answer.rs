@@ -3,6 +3,8 @@
 //!
 //! Never knows how it is shown. What a customer may not see is left out here already.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hooklog_projections::account::Endpoint;
 use hooklog_projections::event::Event;
@@ -12,9 +14,12 @@ use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId, DeliveryKey, En
 use hooklog_projections::lifecycle::{Delivery, State};
 use hooklog_projections::policy::Text;
 use hooklog_projections::time::{Millis, Timestamp};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::attempts::{self, AttemptOut};
 use super::events::{self, sight_at};
+use super::policies::moment_text;
 use super::problem::Problem;
 use super::tried::{self, RequestOut};
 use super::wire::{DeliveryOut, Include, timeline_entry};
@@ -127,7 +132,7 @@ fn of_delivery(
     let mut story = view.story(&row)?;
     let mut attempts = attempts::of(view, &story)?;
     if api.is_customer() {
-        attempts.iter_mut().for_each(AttemptOut::hide_addresses);
+        attempts.iter_mut().for_each(AttemptOut::hide_internals);
     }
     let begun = story.iter().rev().filter(|entry| matches!(entry.fact, Fact::Attempted { .. }));
     let mut requests = Vec::new();
@@ -198,7 +203,33 @@ fn planned(
     (out, 0)
 }
 
+/// All that there is of an event in one piece: the answer, the facts in their order, the attempts with their requests
+/// and answers, and the payload byte for byte with its SHA-256.
+pub(crate) fn evidence(api: &ApiState, seen: &Answer) -> Value {
+    let hash: String = Sha256::digest(&seen.body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let deliveries: Vec<_> = seen.deliveries.iter().map(|told| {
+        let facts: Vec<_> = told.story.iter().map(|entry| raw(api, entry)).collect();
+        let requests: Vec<_> = told.requests.iter().map(|(_, made)| made).collect();
+        json!({
+            "delivery": told.out, "explanation": told.explanation, "facts": facts, "attempts": told.attempts,
+            "requests": requests,
+        })
+    }).collect();
+    json!({
+        "read_at": moment_text(api.now()),
+        "as_of": seen.as_of.map(moment_text),
+        "event": {
+            "id": seen.id, "account_id": seen.account, "account_name": seen.account_name,
+            "type": seen.event.event_type, "accepted_at": moment_text(seen.event.accepted_at),
+            "content_type": seen.event.body.content_type, "size": seen.body.len(), "sha256": hash,
+            "payload_base64": STANDARD.encode(&seen.body),
+        },
+        "explanation": seen.explanation,
+        "deliveries": deliveries,
+    })
+}
+
 /// A fact as a program reads it, for whoever wants it raw.
-pub(crate) fn raw(api: &ApiState, entry: &Entry) -> serde_json::Value {
+pub(crate) fn raw(api: &ApiState, entry: &Entry) -> Value {
     timeline_entry(entry, None, None, !api.is_customer())
 }

@@ -80,11 +80,20 @@ pub struct AttemptOut {
 }
 
 impl AttemptOut {
-    /// Leaves out what only an operator's network knows.
-    pub fn hide_addresses(&mut self) {
+    /// Leaves out what only the operator's network knows: addresses, and what went wrong in its own words. What it
+    /// comes to stands in `error` and `reason`.
+    pub fn hide_internals(&mut self) {
         self.address = None;
         self.tried_in_vain.clear();
+        if !self.error.is_some_and(is_told) {
+            self.detail = None;
+        }
     }
+}
+
+/// Whether the words of a failure are a worker's, whose account it is, and not the server's own.
+pub fn is_told(class: ErrorClass) -> bool {
+    class == ErrorClass::Worker
 }
 
 /// Where an attempt's time went; what did not take place is left out.

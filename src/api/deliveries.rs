@@ -176,7 +176,7 @@ pub(super) async fn attempts(
             let then = sight_at(api, view, key.account, at)?.row(&row)?;
             let mut attempts = attempts::of(view, &then.map_or(Ok(Vec::new()), |row| view.story(&row))?)?;
             if api.is_customer() {
-                attempts.iter_mut().for_each(attempts::AttemptOut::hide_addresses);
+                attempts.iter_mut().for_each(attempts::AttemptOut::hide_internals);
             }
             Ok(attempts)
         })

@@ -1,11 +1,15 @@
-//! What a page's form sends: taken only from our own pages (rule A16), each field once. The one way in for whatever
-//! a page changes.
+//! What a page's form sends: taken only from our own pages (rule A16), each field once, and acted upon once: each form
+//! of a page has a token of its own. The one way in for whatever a page changes.
 //!
 //! Never knows what a form is for.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Mutex;
 
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use super::ApiState;
@@ -26,6 +30,48 @@ pub(crate) struct Form {
     pub headers: HeaderMap,
     /// Where it came from.
     pub(super) source: Option<Source>,
+    /// Of the form on its page; empty if whoever sent it needs none.
+    token: String,
+    /// Where it was sent.
+    path: String,
+}
+
+/// The forms that were acted upon: as long as the sessions whose pages they were on, in memory.
+#[derive(Default)]
+pub(super) struct Done(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    all: HashSet<[u8; 32]>,
+    oldest_first: VecDeque<[u8; 32]>,
+}
+
+/// Forms that are remembered; sessions are over long before so many came.
+const DONE_MAX: usize = 100_000;
+
+/// A form that is being acted upon, by nobody else.
+pub(crate) struct Once<'a> {
+    api: &'a ApiState,
+    key: Option<[u8; 32]>,
+}
+
+impl Once<'_> {
+    /// Keeps the form from being acted upon again, unless nothing was done.
+    pub(crate) fn settle<T>(mut self, result: Result<T, Problem>) -> Result<T, Problem> {
+        let unknown = |problem: &Problem| matches!(problem.kind, Kind::OutcomeUnknown | Kind::Internal);
+        if result.as_ref().err().is_none_or(unknown) {
+            self.key = None;
+        }
+        result
+    }
+}
+
+impl Drop for Once<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.api.shared.forms.0.lock().expect("no holder panics").all.remove(&key);
+        }
+    }
 }
 
 impl FromRequest<Door> for Form {
@@ -35,6 +81,7 @@ impl FromRequest<Door> for Form {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
         let api = ApiState { caller, ..door.0.clone() };
         let (headers, source) = (request.headers().clone(), source_of(&api, &request));
+        let path = request.uri().path().to_owned();
         // A page of another site cannot make a browser send a key, nor reach the socket.
         let proven = api.local.is_some() || headers.contains_key(AUTHORIZATION);
         if !proven {
@@ -45,11 +92,12 @@ impl FromRequest<Door> for Form {
             return Err(Problem::new(Kind::NotJsonType, "send a form: application/x-www-form-urlencoded"));
         }
         let body = whole(request.into_body(), FORM_BYTES_MAX).await?;
-        let mut form = Form { fields: form_urlencoded::parse(&body).into_owned().collect(), headers, source };
-        let token = form.take("csrf")?;
+        let fields = form_urlencoded::parse(&body).into_owned().collect();
+        let mut form = Form { fields, headers, source, token: String::new(), path };
+        form.token = form.take("csrf")?.unwrap_or_default();
         // Who signs in has no session yet, and needs none: the page it comes from is known.
         let nobody = api.caller.role.is_none();
-        if !proven && !nobody && !api.knows_csrf(&token.unwrap_or_default()) {
+        if !proven && !nobody && !api.knows_csrf(&form.token) {
             let detail = "the form is not from a page of this session; load the page again and repeat it";
             return Err(Problem::new(Kind::CrossOrigin, detail));
         }
@@ -76,6 +124,34 @@ impl Form {
             return Err(Problem::query(name, format!("at most {chars_max} characters are taken")));
         }
         Ok(text)
+    }
+
+    /// Claims the form for what it asks for: sent again, or twice at once, it does nothing.
+    ///
+    /// # Errors
+    /// 409 if it was claimed before.
+    pub(crate) fn once<'a>(&self, api: &'a ApiState, what: &str) -> Result<Once<'a>, Problem> {
+        if self.token.is_empty() {
+            return Ok(Once { api, key: None });
+        }
+        let mut hash = Sha256::new();
+        for part in [self.token.as_str(), &self.path, what] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let key = hash.finalize().into();
+        let mut kept = api.shared.forms.0.lock().expect("no holder panics");
+        if !kept.all.insert(key) {
+            let detail = "this form was sent before, and what it asks for was done once; load the page again to see it";
+            return Err(Problem::new(Kind::AlreadySo, detail));
+        }
+        kept.oldest_first.push_back(key);
+        if kept.oldest_first.len() > DONE_MAX
+            && let Some(oldest) = kept.oldest_first.pop_front()
+        {
+            kept.all.remove(&oldest);
+        }
+        Ok(Once { api, key: Some(key) })
     }
 
     /// Ends the reading: fields that nobody asked for are unknown.

@@ -8,8 +8,9 @@
 //! | `routes` | the one table of routes and of the rights they want |
 //! | `accounts`, `endpoints`, `secrets`, `events`, `event_types`, `deliveries`, `dead`, `attempts`, `tried`, `queues`, `replays`, `explain`, `stream`, `stats`, `verify`, `keys`, `portal`, `audit`, `store`, `health` | the routes of each noun |
 //! | [`openapi`] | the API described, as JSON and as a page |
-//! | `answer`, `overview`, `fleet` | what a page needs at once, read in one state |
-//! | `console`, `form` | a person's door: a key exchanged for a session, and what a page's forms send |
+//! | `answer`, `overview`, `fleet`, `notices` | what a page needs at once, read in one state |
+//! | `console`, `form`, `look` | a person's door: a key exchanged for a session, what a page's forms send, and whose pages they look like |
+//! | [`csv`] | lines that a spreadsheet takes as text |
 //! | [`access`], `token`, `sessions`, `failures`, `limits`, `quotas`, `crowd` | who asks, and how often |
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `paging`, `cursor`, `problem` | what goes out |
@@ -22,6 +23,7 @@ pub(crate) mod attempts;
 pub(crate) mod audit;
 pub(crate) mod console;
 mod crowd;
+pub mod csv;
 pub mod cursor;
 pub(crate) mod dead;
 pub(crate) mod deliveries;
@@ -38,6 +40,8 @@ pub(crate) mod health;
 mod idempotency;
 mod keys;
 mod limits;
+mod look;
+pub(crate) mod notices;
 pub mod openapi;
 pub(crate) mod overview;
 pub(crate) mod paging;
@@ -50,7 +54,7 @@ mod quotas;
 pub(crate) mod replays;
 mod rim;
 pub(crate) mod routes;
-mod secrets;
+pub(crate) mod secrets;
 pub mod serve;
 mod sessions;
 pub(crate) mod stats;
@@ -77,6 +81,7 @@ use access::Caller;
 pub use access::OperatorToken;
 use cursor::Cursors;
 use failures::Failures;
+pub use look::{Colour, Look};
 pub use policies::moment_text;
 use problem::{Kind, Problem};
 pub use quotas::Quotas;
@@ -118,6 +123,8 @@ pub struct ApiOptions {
     pub connections: serve::Connections,
     /// How much an account may ask for.
     pub quotas: Quotas,
+    /// What customers' pages look like.
+    pub look: Look,
     /// Proxies before this server that are trusted to say whom a request comes from.
     pub trusted_hops: usize,
     /// The engine's own, so that "try 3 of 6" counts as it does.
@@ -134,6 +141,7 @@ impl Default for ApiOptions {
             listens_on: None,
             connections: serve::Connections::default(),
             quotas: Quotas::default(),
+            look: Look::default(),
             trusted_hops: 0,
             policy: ServerPolicy::default(),
         }
@@ -170,6 +178,10 @@ struct Shared {
     spent: quotas::Spent,
     sessions: Sessions<portal::Guest>,
     consoles: Sessions<console::Staff>,
+    /// The forms of pages that were acted upon.
+    forms: form::Done,
+    /// How late deliveries are, as it was last looked up.
+    late: notices::Late,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
@@ -198,6 +210,8 @@ impl ApiState {
             spent,
             sessions: Sessions::new(),
             consoles: Sessions::new(),
+            forms: Default::default(),
+            late: Default::default(),
             last_used: Default::default(),
             changing: Mutex::default(),
         };
@@ -264,6 +278,11 @@ impl ApiState {
     /// Who asks.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// What customers' pages look like.
+    pub(crate) fn look(&self) -> &Look {
+        &self.shared.options.look
     }
 
     fn actor(&self) -> Actor {

@@ -13,18 +13,18 @@ use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::Text;
 use hooklog_projections::time::Timestamp;
 
-use super::ApiState;
 use super::deliveries::{self, Wanted};
 use super::paging::Asked;
 use super::problem::Problem;
 use super::wire::{DeliveryOut, Include};
+use super::{ApiState, notices};
 use crate::views::View;
 use crate::views::history::Filter;
 
 /// Endpoints that are looked at for what is due and what fails.
-const ENDPOINTS_MAX: usize = 5_000;
+pub(super) const ENDPOINTS_MAX: usize = 5_000;
 /// Accounts whose figures are added up.
-const ACCOUNTS_MAX: usize = 1_000;
+pub(super) const ACCOUNTS_MAX: usize = 1_000;
 /// Endpoints that are shown as failing or held.
 const TROUBLED_MAX: usize = 10;
 /// Hours of the chart.
@@ -39,7 +39,7 @@ pub(crate) struct Overview {
     /// By hour since 1970, the newest last; hours in which nothing happened are left out.
     pub hours: BTreeMap<u32, Hour>,
     /// What has waited longest for its turn, past its time.
-    pub oldest_due: Option<(EndpointKey, Timestamp)>,
+    pub oldest_due: Option<Timestamp>,
     /// Those that only fail or are held, the longest first.
     pub troubled: Vec<Troubled>,
     pub troubled_count: usize,
@@ -50,9 +50,6 @@ pub(crate) struct Overview {
     pub has_endpoints: bool,
     /// All accounts and endpoints were looked at.
     pub complete: bool,
-    /// Why nothing is taken in, if so.
-    pub trouble: Option<String>,
-    pub in_flight: u64,
 }
 
 /// An endpoint that somebody should look at.
@@ -97,12 +94,8 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
                 continue;
             }
             let lane = view.lane(key)?;
-            if lane.waiting > 0 && endpoint.hold.is_none() && lane.gate_until <= now {
-                let due = view.oldest_due(key)?.map(|due| due.due_at).filter(|due| *due <= now);
-                if let Some(due) = due.filter(|due| oldest_due.is_none_or(|(_, known)| *due < known)) {
-                    oldest_due = Some((key, due));
-                }
-            }
+            let due = notices::due(view, key, &endpoint, &lane, now)?;
+            oldest_due = [oldest_due, due].into_iter().flatten().min();
             if endpoint.hold.is_some() || lane.failing_since.is_some() {
                 troubled.push(Troubled { key, endpoint, lane });
             }
@@ -130,7 +123,5 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
         has_accounts: !accounts.is_empty(),
         has_endpoints: seen > 0,
         complete,
-        trouble: super::health::trouble(api),
-        in_flight: api.shared.handle.health().in_flight(),
     })
 }

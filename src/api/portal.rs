@@ -23,6 +23,7 @@ use super::access::{Caller, Peer, cross_origin, same_origin};
 use super::accounts::known;
 use super::failures::Source;
 use super::fields::{Bad, Fields, bad, id, number, parse, text};
+use super::form::Form;
 use super::keys::role;
 use super::openapi::words;
 use super::policies::moment_text;
@@ -156,14 +157,34 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
     let link = fields.required("link", |value| parse::<String>(value, "a text").map(Zeroizing::new));
     fields.finish()?;
     let link = link.unwrap_or_default();
-    let (id, hash) = match token::read(&link) {
+    let Opened { secret, session, cookie } = open(&api, &headers, source, &link).await?;
+    let mut response = told(&api, StatusCode::CREATED, &secret, session)?;
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// A session that was begun, and the cookie that it travels in.
+struct Opened {
+    secret: Zeroizing<String>,
+    session: Session<Guest>,
+    cookie: HeaderValue,
+}
+
+/// Uses a link up and begins its session.
+async fn open(
+    api: &ApiState,
+    headers: &HeaderMap,
+    source: Option<Source>,
+    link: &str,
+) -> Result<Opened, Problem> {
+    let (id, hash) = match token::read(link) {
         Some(token::Token { kind: token::Kind::Link, id, hash }) => (PortalLinkId(id), hash),
         _ => (PortalLinkId(0), SecretHash([0; 32])),
     };
     let row = api.read(move |_, view| Ok(view.portal_link(id)?)).await?;
     let kept = row.as_ref().map_or(SecretHash([0xff; 32]), |row| row.hash);
     let row = row.filter(|row| token::same(&kept, &hash) && api.now() < row.expires_at);
-    let Some(row) = row else { return Err(spent(&api, source)) };
+    let Some(row) = row else { return Err(spent(api, source)) };
     // The writer lets one of two have it.
     let caller = Caller {
         role: Some(row.role),
@@ -176,20 +197,55 @@ pub(super) async fn exchange(api: ApiState, request: Request) -> Result<Response
     let using = ApiState { caller, ..api.clone() };
     match using.ask(Command::Access(AccessCommand::UseLink { link: id })).await {
         Ok(_) => {}
-        Err(problem) if problem.kind == Kind::Unauthorized => return Err(spent(&api, source)),
+        Err(problem) if problem.kind == Kind::Unauthorized => return Err(spent(api, source)),
         Err(problem) => return Err(problem),
     }
-    if let Some(before) = cookie(&headers, COOKIE_NAME) {
+    if let Some(before) = secret(headers) {
         api.shared.sessions.end(before);
     }
     let guest = Guest { account: row.account, role: row.role, link: id, return_url: row.return_url };
     let (secret, session) = api.shared.sessions.begin(guest, api.monotonic());
-    let mut response = told(&api, StatusCode::CREATED, &secret, session)?;
-    let set = format!("{COOKIE_NAME}={}; {COOKIE_RULES}", *secret);
-    let mut set = HeaderValue::try_from(set).map_err(|error| Problem::internal(&error))?;
-    set.set_sensitive(true);
-    response.headers_mut().insert(SET_COOKIE, set);
-    Ok(response)
+    let text = Zeroizing::new(format!("{COOKIE_NAME}={}; {COOKIE_RULES}", *secret));
+    let mut cookie = HeaderValue::try_from(text.as_str()).map_err(|error| Problem::internal(&error))?;
+    cookie.set_sensitive(true);
+    Ok(Opened { secret, session, cookie })
+}
+
+/// Exchanges a link, or the address that it stands in, for a session: the cookie that it travels in. `None` if the
+/// browser has the session of this very link already: its form came twice.
+///
+/// # Errors
+/// 401 for a link that was used, is too old or never was; 429 after too many.
+pub(crate) async fn enter(api: &ApiState, form: &Form, link: &str) -> Result<Option<HeaderValue>, Problem> {
+    let link = link.trim();
+    let link = link.rsplit_once('#').map_or(link, |(_, secret)| secret);
+    let of = token::read(link).filter(|read| matches!(read.kind, token::Kind::Link)).map(|read| read.id);
+    let has = secret(&form.headers).and_then(|secret| api.shared.sessions.look(secret, api.monotonic()));
+    if has.is_some_and(|session| Some(session.who.link.0) == of) {
+        return Ok(None);
+    }
+    open(api, &form.headers, form.source, link).await.map(|opened| Some(opened.cookie))
+}
+
+/// Ends the session, if there is one: the cookie that takes its place, and where its pages led back to.
+pub(crate) fn leave(api: &ApiState, headers: &HeaderMap) -> Result<(HeaderValue, Option<Text>), Problem> {
+    let sessions = &api.shared.sessions;
+    let ended = secret(headers).and_then(|secret| {
+        let session = sessions.look(secret, api.monotonic());
+        sessions.end(secret);
+        session
+    });
+    Ok((no_cookie()?, ended.and_then(|session| session.who.return_url)))
+}
+
+fn no_cookie() -> Result<HeaderValue, Problem> {
+    let clear = format!("{COOKIE_NAME}=; Max-Age=0; {COOKIE_RULES}");
+    HeaderValue::try_from(clear).map_err(|error| Problem::internal(&error))
+}
+
+/// Whether a path is one of the portal's pages.
+pub(crate) fn is_within(path: &str) -> bool {
+    path.strip_prefix("/portal").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The same answer for a link that was used, is over, or never was.
@@ -211,9 +267,7 @@ pub(super) async fn show(api: ApiState) -> Result<Response, Problem> {
 pub(super) async fn end(api: ApiState) -> Result<Response, Problem> {
     let (secret, _) = api.session()?;
     api.shared.sessions.end(&secret);
-    let clear = HeaderValue::try_from(format!("{COOKIE_NAME}=; Max-Age=0; {COOKIE_RULES}"));
-    let clear = clear.map_err(|error| Problem::internal(&error))?;
-    Ok(([(SET_COOKIE, clear)], json(StatusCode::OK, &object!({ "ended": 1 }))?).into_response())
+    Ok(([(SET_COOKIE, no_cookie()?)], json(StatusCode::OK, &object!({ "ended": 1 }))?).into_response())
 }
 
 fn told(
@@ -306,6 +360,11 @@ impl ApiState {
     fn session(&self) -> Result<(Zeroizing<String>, Session<Guest>), Problem> {
         let portal = self.caller.portal.clone();
         portal.ok_or_else(|| Problem::internal(&"a route of sessions was asked by something else"))
+    }
+
+    /// Where the portal's pages lead back to, if the link said so.
+    pub(crate) fn return_url(&self) -> Option<&str> {
+        self.caller.portal.as_ref().and_then(|(_, session)| session.who.return_url.as_deref())
     }
 
     /// Where people reach this server.

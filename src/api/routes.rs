@@ -32,8 +32,7 @@ pub(crate) enum Entrance {
     Api,
     /// Pages for who signed in with a key.
     Console,
-    /// Pages for who came by a link.
-    #[expect(dead_code, reason = "the portal's pages stand on the same rows")]
+    /// Pages for who came by a link: of one account.
     Portal,
 }
 

@@ -39,18 +39,18 @@ const OVERLAP_HOURS_MAX: u64 = 7 * 24;
 /// An endpoint's live keys, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SigningKeys)]
-pub(super) struct KeysOut {
+pub(crate) struct KeysOut {
     #[schema(value_type = String)]
     endpoint_id: EndpointId,
     /// The new one, in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    signing_secret: Option<String>,
-    keys: Vec<KeyOut>,
+    pub signing_secret: Option<String>,
+    pub keys: Vec<KeyOut>,
     /// Its own for `X-Ledger-Signature`, in a reveal; its account's signs if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    ledger_secret: Option<String>,
+    pub ledger_secret: Option<String>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -63,15 +63,15 @@ pub(super) struct OwnOut {
 
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SigningKey)]
-pub(super) struct KeyOut {
+pub(crate) struct KeyOut {
     #[schema(value_type = String)]
-    id: KeyId,
+    pub id: KeyId,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    secret: Option<String>,
+    pub secret: Option<String>,
     /// `null` while it is the newest.
     #[schema(format = DateTime, required = true)]
-    expires_at: Option<String>,
+    pub expires_at: Option<String>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -94,7 +94,7 @@ pub(super) async fn rotate(
     let brought = fields.optional("signing_secret", signing_secret);
     let row = api.read(move |_, view| here(view, key)).await?;
     if row.settings.queue.is_some() {
-        return Err(Problem::new(Kind::NotFound, "a queue has no keys: nothing is signed for its workers"));
+        return Err(no_keys());
     }
     if let Some(new) = &brought {
         for (_, old) in opened(&api, key, &row)? {
@@ -104,13 +104,39 @@ pub(super) async fn rotate(
         }
     }
     fields.finish()?;
-    let (new, secret) = seal(&api, key, &brought.map_or_else(drawn_key, Ok)?);
+    let out = rotated(&api, key, &brought.map_or_else(drawn_key, Ok)?, hours).await?;
+    json(StatusCode::OK, &out)
+}
+
+async fn rotated(api: &ApiState, key: EndpointKey, new: &Key, hours: u64) -> Result<KeysOut, Problem> {
+    let (new, secret) = seal(api, key, new);
     let overlap = Millis::from_secs(hours * 3600);
     match api.ask(Command::RotateSigningKey { key, new, overlap }).await? {
         Answer::Endpoint { .. } => {}
         other => return Err(unexpected(other)),
     }
-    keys(&api, key, Some(secret)).await
+    keys(api, key, Some(secret)).await
+}
+
+/// Puts a drawn key in the place of the newest, if that is still the one that was seen.
+///
+/// # Errors
+/// 412 if it was replaced meanwhile, 404 for a queue.
+pub(crate) async fn rotate_from(api: &ApiState, key: EndpointKey, newest: KeyId) -> Result<KeysOut, Problem> {
+    let _one_at_a_time = api.shared.changing.lock().await;
+    let row = api.read(move |_, view| here(view, key)).await?;
+    if row.settings.queue.is_some() {
+        return Err(no_keys());
+    }
+    if row.live_keys(api.now()).first().map(|key| key.id) != Some(newest) {
+        let detail = "the key was replaced meanwhile, by you or by somebody else; load the page again";
+        return Err(Problem::new(Kind::Changed, detail));
+    }
+    rotated(api, key, &drawn_key()?, OVERLAP_HOURS).await
+}
+
+fn no_keys() -> Problem {
+    Problem::new(Kind::NotFound, "a queue has no keys: nothing is signed for its workers")
 }
 
 pub(super) async fn retire(
@@ -125,7 +151,7 @@ pub(super) async fn retire(
     fields.finish()?;
     let Some(id) = id else { return Err(Problem::invalid(Vec::new())) };
     api.ask(Command::RetireSigningKey { key, id }).await?;
-    keys(&api, key, None).await
+    json(StatusCode::OK, &keys(&api, key, None).await?)
 }
 
 pub(super) async fn reveal(
@@ -135,25 +161,29 @@ pub(super) async fn reveal(
 ) -> Result<Response, Problem> {
     let (account, reason) = why(&api, request.uri())?;
     let key = find_in(&api, &id, account).await?;
+    json(StatusCode::OK, &revealed(&api, key, reason).await?)
+}
+
+/// An endpoint's secrets; that they were shown is on the log before.
+pub(crate) async fn revealed(api: &ApiState, key: EndpointKey, reason: Text) -> Result<KeysOut, Problem> {
     let row = api.read(move |_, view| here(view, key)).await?;
     let endpoint = Some(key.endpoint);
     api.administer(AccessCommand::Reveal { account: key.account, endpoint, reason }).await?;
     tracing::info!(
         endpoint = %key.endpoint, actor = ?api.actor(), "the signing secrets of an endpoint were revealed"
     );
-    let keys = opened(&api, key, &row)?.into_iter().map(|(signing, secret)| KeyOut {
+    let keys = opened(api, key, &row)?.into_iter().map(|(signing, secret)| KeyOut {
         id: signing.id,
         secret: Some(secret.reveal().to_string()),
         expires_at: signing.expires_at.map(moment_text),
     });
-    let ledger_secret = row.secret.as_ref().map(|sealed| open_own(&api, key, sealed)).transpose()?;
-    let out = KeysOut {
+    let ledger_secret = row.secret.as_ref().map(|sealed| open_own(api, key, sealed)).transpose()?;
+    Ok(KeysOut {
         endpoint_id: key.endpoint,
         signing_secret: None,
         keys: keys.collect(),
         ledger_secret: ledger_secret.map(|secret| secret.to_string()),
-    };
-    json(StatusCode::OK, &out)
+    })
 }
 
 /// Gives an endpoint a webhook secret of its own, or another one: design §4, rule W19. There is one header with
@@ -334,7 +364,7 @@ async fn keys(
     api: &ApiState,
     key: EndpointKey,
     secret: Option<Zeroizing<String>>,
-) -> Result<Response, Problem> {
+) -> Result<KeysOut, Problem> {
     let row = api.read(move |_, view| here(view, key)).await?;
     let live = row.live_keys(api.now()).into_iter();
     let keys = live.map(|signing| KeyOut {
@@ -344,5 +374,5 @@ async fn keys(
     });
     let signing_secret = secret.map(|secret| secret.to_string());
     let keys = keys.collect();
-    json(StatusCode::OK, &KeysOut { endpoint_id: key.endpoint, signing_secret, keys, ledger_secret: None })
+    Ok(KeysOut { endpoint_id: key.endpoint, signing_secret, keys, ledger_secret: None })
 }

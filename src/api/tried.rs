@@ -85,6 +85,16 @@ pub(crate) struct BodyOut {
     pub content_type: String,
 }
 
+impl BodyOut {
+    /// The bytes that were sent of an event's payload.
+    pub(crate) fn sent(&self, payload: &Bytes, event: &str) -> Bytes {
+        match self.form {
+            BodyForm::Envelope => payload.clone(),
+            BodyForm::Data => data_of(payload, event),
+        }
+    }
+}
+
 /// The answer to an attempt, as far as it is kept.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AttemptResponse)]
@@ -179,12 +189,18 @@ impl Tried {
         })
     }
 
-    fn response(&self, view: &View<'_>) -> Result<ResponseOut, Problem> {
+    fn response(&self, view: &View<'_>, sees_all: bool) -> Result<ResponseOut, Problem> {
         let none = |why: &str| Problem::new(Kind::NotFound, format!("there is no answer: {why}"));
         let mut ended = self.story.iter().filter_map(|entry| match &entry.fact {
             Fact::Delivered { response, .. } => Some((entry.seq, Ok(response))),
             Fact::Failed { failure: Failure::Answered(response), .. } => Some((entry.seq, Ok(response))),
-            Fact::Failed { failure: Failure::Error { detail, .. }, .. } => Some((entry.seq, Err(detail))),
+            Fact::Failed { failure: Failure::Error { class, detail, .. }, .. } => {
+                let told = sees_all || attempts::is_told(*class);
+                Some((
+                    entry.seq,
+                    Err(if told { detail } else { "the attempt's `error` says what came in between" }),
+                ))
+            }
             _ => None,
         });
         let (seq, response) = match ended.next() {
@@ -266,7 +282,7 @@ pub(super) async fn show(
             let missing = || Problem::internal(&"an attempt is not in its own story");
             let mut attempt = attempts::of(view, &story)?.pop().ok_or_else(missing)?;
             if api.is_customer() {
-                attempt.hide_addresses();
+                attempt.hide_internals();
             }
             Ok(ShownOut {
                 attempt,
@@ -297,7 +313,9 @@ pub(super) async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     let account = account_of(&api, request.uri())?;
-    let out = api.read(move |_, view| Tried::find(view, &id, account)?.response(view)).await?;
+    let out = api
+        .read(move |api, view| Tried::find(view, &id, account)?.response(view, !api.is_customer()))
+        .await?;
     json(StatusCode::OK, &out)
 }
 

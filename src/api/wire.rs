@@ -28,6 +28,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
+use super::attempts::is_told;
 use super::fields::too_deep;
 use super::openapi::words;
 use super::policies::{moment_text, schedule_json};
@@ -349,7 +350,7 @@ impl<'a> Sight<'a> {
         row: &Delivery,
         include: Include,
     ) -> Result<DeliveryOut, Problem> {
-        let (view, now, tries) = (self.view, self.now, self.tries(row)?);
+        let (api, view, now, tries) = (self.api, self.view, self.now, self.tries(row)?);
         let breaker = self.breaker(row)?;
         let (endpoint, lane) = self.endpoint(row.endpoint)?;
         let due_at = match row.state {
@@ -410,7 +411,7 @@ impl<'a> Sight<'a> {
             },
             payload,
             payload_base64,
-            last_error: if include.last_error { last_error(view, row)? } else { None },
+            last_error: if include.last_error { last_error(view, row, !api.is_customer())? } else { None },
             explanation: None,
         })
     }
@@ -563,8 +564,9 @@ pub fn payload_of(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
     }
 }
 
-/// What the newest attempt died of, from the newest facts back.
-fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem> {
+/// What the newest attempt died of, from the newest facts back. What the server says of it in its own words is for
+/// those who may see all of the store.
+fn last_error(view: &View<'_>, row: &Delivery, sees_all: bool) -> Result<Option<String>, Problem> {
     if matches!(row.state, State::Delivered { .. }) || row.last_attempt.is_none() {
         return Ok(None);
     }
@@ -575,8 +577,10 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
             Fact::Failed { failure: Failure::Answered(response), .. } => {
                 return Ok(Some(format!("HTTP {}", response.status)));
             }
-            Fact::Failed { failure: Failure::Error { detail, .. }, .. } => {
-                return Ok(Some(detail.to_string()));
+            Fact::Failed { failure: Failure::Error { class, detail, reason, .. }, .. } => {
+                let told = sees_all || is_told(*class);
+                let word = || reason.as_ref().map_or_else(|| word_of(class), ToString::to_string);
+                return Ok(Some(if told { detail.to_string() } else { word() }));
             }
             Fact::Delivered { .. } => return Ok(None),
             fact => next = fact.of().map(|of| of.previous),
@@ -585,8 +589,14 @@ fn last_error(view: &View<'_>, row: &Delivery) -> Result<Option<String>, Problem
     Ok(None)
 }
 
-/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log
-/// and addresses are for those who may see all of the store.
+/// The word of a kind, as it is sent.
+fn word_of(kind: &impl Serialize) -> String {
+    let word = serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned));
+    word.unwrap_or_default()
+}
+
+/// One entry of a timeline: its place, its actor, and the fact as plain JSON without secrets. Places in the log,
+/// addresses and what went wrong in the server's own words are for those who may see all of the store.
 pub fn timeline_entry(
     entry: &Entry,
     delivery: Option<DeliveryId>,
@@ -611,6 +621,15 @@ pub fn timeline_entry(
     }
     if !sees_all {
         out.remove("address");
+        match &entry.fact {
+            Fact::Failed { failure: Failure::Error { class, .. }, .. } if !is_told(*class) => {
+                out.remove("detail");
+            }
+            Fact::OwnerTold { .. } => {
+                out.remove("refused");
+            }
+            _ => {}
+        }
     }
     Value::Object(out)
 }

@@ -9,11 +9,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hooklog::api::csv;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To, problem};
-use super::csv;
 use super::exit::{Exit, Failure};
 use super::list::accounts;
 use super::output::Output;

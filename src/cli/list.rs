@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
+use hooklog::api::csv;
 use hooklog::clock::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::client::{Client, Target, To};
-use super::csv;
 use super::endpoints::whole_list;
 use super::exit::{Exit, Failure};
 use super::follow::Follower;
@@ -125,41 +125,11 @@ fn whole(out: &Output) -> bool {
 
 /// Lines of CSV, written as the pages come.
 async fn spreadsheet(mut pages: Pages<'_>, out: &mut Output) -> Result<Exit, Failure> {
-    const COLUMNS: [&str; 18] = [
-        "id",
-        "event_id",
-        "event_type",
-        "account_id",
-        "endpoint_id",
-        "endpoint_url",
-        "status",
-        "held_by",
-        "due_at",
-        "run",
-        "try",
-        "tries",
-        "attempts",
-        "created_at",
-        "updated_at",
-        "last_code",
-        "last_error",
-        "dead_reason",
-    ];
-    out.line(csv::line(COLUMNS))?;
+    out.line(csv::line(csv::DELIVERIES.iter().map(|(name, _)| *name)))?;
     while let Some(page) = pages.next().await? {
         for item in page {
             let item: serde_json::Value = understood(item.get())?;
-            let cell = |name: &str| {
-                let value =
-                    if name == "last_code" { &item["last_attempt"]["status_code"] } else { &item[name] };
-                match value {
-                    serde_json::Value::Null => String::new(),
-                    serde_json::Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                }
-            };
-            let line = csv::line(COLUMNS.map(cell));
-            out.raw(line.as_bytes())?;
+            out.raw(csv::row(&item, csv::DELIVERIES).as_bytes())?;
             out.raw(b"\n")?;
         }
         out.end()?;

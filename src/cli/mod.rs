@@ -10,7 +10,6 @@ mod bench;
 mod bench_receiver;
 mod child;
 mod client;
-mod csv;
 mod dead;
 mod deliveries;
 mod demo;

@@ -6,8 +6,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-
-use super::csv;
+use hooklog::api::csv;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

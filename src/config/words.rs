@@ -1,5 +1,6 @@
 //! Settings as people write them: names of policies, waits, addresses. Never knows where they stood.
 
+use hooklog::api::Colour;
 use hooklog::delivery::client::Security;
 use hooklog::engine::server_policy::OnGone;
 use hooklog_projections::policy::{Jitter, ResponsePolicy, Schedule};
@@ -52,6 +53,27 @@ impl TryFrom<String> for ServerAddress {
     type Error = String;
 
     fn try_from(text: String) -> Result<ServerAddress, String> {
+        text.parse()
+    }
+}
+
+/// A colour, as `#1a7f37`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ColourText(pub Colour);
+
+impl std::str::FromStr for ColourText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ColourText, String> {
+        text.parse().map(ColourText)
+    }
+}
+
+impl TryFrom<String> for ColourText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<ColourText, String> {
         text.parse()
     }
 }

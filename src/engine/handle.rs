@@ -44,6 +44,8 @@ pub struct Health {
     room: AtomicBool,
     in_flight: AtomicU64,
     turned_at: AtomicU64,
+    /// How far the views are folded anew, and how far there is to go.
+    rebuilding: Mutex<Option<(Seq, Seq)>>,
     error: Mutex<Option<String>>,
 }
 
@@ -69,6 +71,11 @@ impl Health {
     /// Whether a write has been under way for so long that it will not return.
     pub fn stuck(&self, monotonic: Millis) -> bool {
         self.watchdog.stuck_for(monotonic.0).is_some_and(|stuck| stuck >= STUCK_AFTER.0)
+    }
+
+    /// How far the views are folded anew, and how far there is to go, while they are.
+    pub fn rebuilding(&self) -> Option<(Seq, Seq)> {
+        *self.rebuilding.lock().expect("no holder panics")
     }
 
     /// Requests out.
@@ -108,6 +115,21 @@ impl Health {
         self.closing.cancel();
         self.ended.notify_waiters();
         self.ended.notify_one();
+    }
+}
+
+/// Tells how far a rebuild is, until it ends in whatever way.
+struct Rebuilding<'a>(&'a Health);
+
+impl Rebuilding<'_> {
+    fn at(&self, upto: Seq, of: Seq) {
+        *self.0.rebuilding.lock().expect("no holder panics") = Some((upto, of));
+    }
+}
+
+impl Drop for Rebuilding<'_> {
+    fn drop(&mut self) {
+        *self.0.rebuilding.lock().expect("no holder panics") = None;
     }
 }
 
@@ -159,7 +181,11 @@ impl Handle {
         let _alone = self.maintenance.blocking_lock();
         let generation = self.published.view().generation();
         let mut fresh = || Ok(self.published.view().snapshot().clone());
-        let rebuilt = rebuild::rebuild(self.disk.clone(), generation, &mut fresh, progress)?;
+        let telling = Rebuilding(&self.health);
+        let rebuilt = rebuild::rebuild(self.disk.clone(), generation, &mut fresh, &mut |upto, of| {
+            telling.at(upto, of);
+            progress(upto, of);
+        })?;
         let (reply, switched) = oneshot::channel();
         let gone = || rebuild::Error::Rows(log::Error::Poisoned);
         self.sender.send(Message::Control(Control::Switch(Box::new(rebuilt), reply))).map_err(|_| gone())?;

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use crate::api::ApiState;
 use crate::api::problem::{Kind, Problem};
 
 struct File {
@@ -47,6 +48,13 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
 pub(super) fn address(name: &str) -> String {
     let file = FILES.iter().find(|file| file.name == name).expect("one of the table's");
     format!("/static/{}", file.address)
+}
+
+/// The colour of a product's logo, as the operator set it.
+pub(super) async fn brand(api: ApiState) -> Response {
+    let colour =
+        api.look().colour().map_or_else(String::new, |colour| format!(":root {{ --brand: {colour}; }}\n"));
+    ([(CONTENT_TYPE, STYLE), (CACHE_CONTROL, "private, max-age=300")], colour).into_response()
 }
 
 pub(super) async fn file(Path(address): Path<String>) -> Result<Response, Problem> {

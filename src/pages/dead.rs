@@ -5,17 +5,45 @@ use axum::response::Response;
 use maud::html;
 use url::form_urlencoded;
 
+use super::export::{self, Format};
 use super::layout::{Page, heading};
 use super::list::{Field, Names, Query, filters, nothing};
 use super::parts::{account, address, ago, icon, read, words};
 use super::text::{count, line};
 use super::viewer::Viewer;
+use crate::api::ApiState;
 use crate::api::access::Right;
+use crate::api::csv::Columns;
 use crate::api::dead::grouped;
+use crate::api::paging::PageOut;
 use crate::api::problem::Problem;
+
+/// The columns of a file of groups.
+const COLUMNS: Columns = &[
+    ("account_id", "/account_id"),
+    ("endpoint_id", "/endpoint_id"),
+    ("endpoint_url", "/endpoint_url"),
+    ("event_type", "/event_type"),
+    ("reason", "/reason"),
+    ("count", "/count"),
+    ("first_at", "/first_at"),
+    ("last_at", "/last_at"),
+];
 
 pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
     let query = Query::of(&uri);
+    if let Some(format) = Format::of(&query)? {
+        let page = |api: ApiState, uri: Uri| async move {
+            let found = grouped(&api, &uri).await?;
+            let detail = "there are more groups than go into a file; narrow the filters";
+            if found.complete {
+                Ok(PageOut::whole(found.data))
+            } else {
+                Err(Problem::query("format", detail))
+            }
+        };
+        return export::file(&viewer, &query, format, ("dead-letters", COLUMNS), page).await;
+    }
     let names = Names::read(&viewer).await?;
     let found = grouped(&viewer.api, &query.for_api()?).await?;
     let reasons = Field::Choice(
@@ -36,7 +64,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
         reasons,
     ];
     let body = html! {
-        (heading(html! { "Dead letters" }, html! { @if found.dead > 0 { span.dim { (count(found.dead)) " deliveries were given up" } } }))
+        (heading(html! { "Dead letters" }, html! { @if found.dead > 0 { span.dim { (count(found.dead)) " deliveries were given up" } } (export::links(&query)) }))
         (filters(&viewer, &query, &names, &fields))
         @if found.data.is_empty() {
             (nothing(&query, "dead letters", html! { p { "Nothing that was given up waits for a decision." } }))
@@ -50,10 +78,10 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                     th.number scope="col" { "Count" } th scope="col" { "First" } th scope="col" { "Last" } th scope="col" { span.unseen { "Actions" } }
                 } }
                 tbody { @for group in &found.data {
-                    @let filter = filter(&viewer, group.account_id.to_string(), group.endpoint_id.to_string(), &group.event_type);
+                    @let filter = filter(group.endpoint_id.to_string(), &group.event_type);
                     tr {
                         th.main scope="row" data-label="Endpoint" {
-                            a.row href=(viewer.to(&format!("/deliveries?status=dead&{filter}"))) {
+                            a.row href=(viewer.to(&viewer.in_account(&format!("/deliveries?status=dead&{filter}"), group.account_id))) {
                                 (address(group.endpoint_url.as_deref().unwrap_or("removed"), None))
                             }
                         }
@@ -63,7 +91,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
                         td.number data-label="Count" { b { (count(group.count)) } }
                         td data-label="First" { (ago(read(&group.first_at), viewer.now)) }
                         td data-label="Last" { (ago(read(&group.last_at), viewer.now)) }
-                        td { @if viewer.may(Right::Act) { a.button href=(viewer.to(&format!("/replays/new?status=dead&{filter}"))) { (icon("replays")) "Replay group…" } } }
+                        td { @if viewer.may(Right::Act) { a.button href=(viewer.to(&viewer.in_account(&format!("/replays/new?status=dead&{filter}"), group.account_id))) { (icon("replays")) "Replay group…" } } }
                     }
                 } }
             }
@@ -73,10 +101,7 @@ pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
     viewer.page(StatusCode::OK, Page { title: "Dead letters", part: "/dead", body, live: None })
 }
 
-fn filter(viewer: &Viewer, account: String, endpoint: String, event_type: &str) -> String {
+fn filter(endpoint: String, event_type: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    if !viewer.is_customer() {
-        query.append_pair("account_id", &account);
-    }
     query.append_pair("endpoint_id", &endpoint).append_pair("event_type", event_type).finish()
 }

@@ -4,11 +4,14 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::export::{self, Format};
 use super::layout::{Live, Page, heading};
 use super::list::{Field, Names, Query, filters, nothing, pager};
 use super::parts::{at, brief, deliveries, read};
 use super::text::{line, size};
 use super::viewer::Viewer;
+use crate::api::ApiState;
+use crate::api::csv::{self, Columns};
 use crate::api::deliveries::listed;
 use crate::api::events;
 use crate::api::problem::Problem;
@@ -51,10 +54,26 @@ const ERROR: Field = Field::Choice(
         ("interrupted", "interrupted"),
     ],
 );
+/// The columns of a file of events.
+const EVENTS: Columns = &[
+    ("id", "/id"),
+    ("type", "/type"),
+    ("account_id", "/account_id"),
+    ("accepted_at", "/accepted_at"),
+    ("size", "/size"),
+    ("content_type", "/content_type"),
+    ("delivery_count", "/delivery_count"),
+];
 const TYPE: Field = Field::Text("event_type", "Event type", "payment.*");
 
 pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
     let query = Query::of(&uri);
+    if let Some(format) = Format::of(&query)? {
+        // What the last try died of is in the file, as in the command line's.
+        let query = query.and("include", "last_error");
+        let page = |api: ApiState, uri: Uri| async move { listed(&api, &uri).await };
+        return export::file(&viewer, &query, format, ("deliveries", csv::DELIVERIES), page).await;
+    }
     let names = Names::read(&viewer).await?;
     let page = listed(&viewer.api, &query.for_api()?).await?;
     let fields = [
@@ -68,7 +87,7 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
         Field::Moment("until", "Until"),
     ];
     let body = html! {
-        (heading(html! { "Deliveries" }, html! {}))
+        (heading(html! { "Deliveries" }, export::links(&query)))
         (filters(&viewer, &query, &names, &fields))
         @if page.data.is_empty() {
             (nothing(&query, "deliveries", send_one(&viewer)))
@@ -95,12 +114,17 @@ pub(super) async fn events(viewer: Viewer, uri: Uri) -> Result<Response, Problem
         }
         _ => address,
     };
+    if let Some(format) = Format::of(&query)? {
+        let query = Query::of(&address);
+        let page = |api: ApiState, uri: Uri| async move { events::listed(&api, &uri).await };
+        return export::file(&viewer, &query, format, ("events", EVENTS), page).await;
+    }
     let page = events::listed(&viewer.api, &address).await?;
     let unmatched = Field::Choice("status", "Receivers", &[("unmatched", "nobody subscribed")]);
     let fields =
         [TYPE, Field::Account, unmatched, Field::Moment("since", "Since"), Field::Moment("until", "Until")];
     let body = html! {
-        (heading(html! { "Events" }, html! {}))
+        (heading(html! { "Events" }, export::links(&query)))
         (filters(&viewer, &query, &names, &fields))
         @if page.data.is_empty() {
             (nothing(&query, "events", send_one(&viewer)))
@@ -112,7 +136,7 @@ pub(super) async fn events(viewer: Viewer, uri: Uri) -> Result<Response, Problem
                     th.number scope="col" { "Receivers" } th.number scope="col" { "Size" } th scope="col" { "Content type" }
                 } }
                 tbody { @for row in &page.data {
-                    @let path = if viewer.is_customer() { format!("/events/{}", row.id) } else { format!("/events/{}?account_id={}", row.id, row.account_id) };
+                    @let path = viewer.in_account(&format!("/events/{}", row.id), row.account_id);
                     tr {
                         td data-label="Time" { (at(read(&row.accepted_at), viewer.now)) }
                         th.main scope="row" data-label="Event" { a.row href=(viewer.to(&path)) { (line(&row.r#type, 60)) } }

@@ -1,4 +1,5 @@
-//! Signing in with a key, signing out, and the choice of a theme. Never knows which keys there are.
+//! The console's door: signing in with a key, and out. And the choice of a theme, in either entrance. Never knows which
+//! keys there are.
 
 use axum::extract::Request;
 use axum::http::header::{LOCATION, SET_COOKIE};
@@ -9,7 +10,7 @@ use maud::{Markup, html};
 use super::layout::Page;
 use super::parts::{hidden, icon};
 use super::text::short;
-use super::viewer::{THEME, Theme, Viewer, own_path};
+use super::viewer::{THEME, Theme, Viewer};
 use crate::api::ApiState;
 use crate::api::console;
 use crate::api::form::Form;
@@ -18,13 +19,13 @@ use crate::api::query::Params;
 
 pub(super) async fn form(viewer: Viewer, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
-    let next = own_path(params.one("next"));
+    let next = viewer.back_to(params.one("next"));
     params.finish()?;
     asked(&viewer, StatusCode::OK, &next, None)
 }
 
 pub(super) async fn sign_in(viewer: Viewer, mut form: Form) -> Result<Response, Problem> {
-    let next = own_path(form.take("next")?);
+    let next = viewer.back_to(form.take("next")?);
     let key = zeroize::Zeroizing::new(form.take("key")?.unwrap_or_default());
     match console::sign_in(&viewer.api, &form, &key) {
         Ok(cookie) => {
@@ -41,10 +42,10 @@ pub(super) async fn sign_out(api: ApiState, form: Form) -> Result<Response, Prob
     Ok(([(SET_COOKIE, cookie)], go("/sign-in")?).into_response())
 }
 
-pub(super) async fn theme(mut form: Form) -> Result<Response, Problem> {
+pub(super) async fn theme(viewer: Viewer, mut form: Form) -> Result<Response, Problem> {
     let wrong = || Problem::query("theme", "system, light or dark is wanted");
     let theme = form.take("theme")?.as_deref().and_then(Theme::read).ok_or_else(wrong)?;
-    let next = own_path(form.take("next")?);
+    let next = viewer.back_to(form.take("next")?);
     form.finish()?;
     let cookie = format!("{THEME}={}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax", theme.word());
     let cookie = HeaderValue::try_from(cookie).map_err(|error| Problem::internal(&error))?;
@@ -65,9 +66,9 @@ fn asked(
 ) -> Result<Response, Problem> {
     let body = html! {
         div.door {
-            p.brand { (icon("brand")) span { "Hooklog" } }
+            (viewer.brand())
             h1 { "Sign in" }
-            @if let Some(problem) = refused { p.refusal role="alert" { (icon("alert")) span { (problem.kind.title()) ": " (short(&problem.detail)) "." } } }
+            @if let Some(problem) = refused { (refusal(problem)) }
             form method="post" action="/sign-in" {
                 (hidden(viewer, ""))
                 input type="hidden" name="next" value=(next);
@@ -80,6 +81,11 @@ fn asked(
         }
     };
     viewer.page(status, Page { title: "Sign in", part: "", body, live: None })
+}
+
+/// Why the door stays shut.
+pub(super) fn refusal(problem: &Problem) -> Markup {
+    html! { p.refusal role="alert" { (icon("alert")) span { (problem.kind.title()) ": " (short(&problem.detail)) "." } } }
 }
 
 fn help() -> Markup {

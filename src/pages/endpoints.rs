@@ -12,13 +12,13 @@ use maud::{Markup, html};
 
 use super::chart::{Column, spark, stacked};
 use super::door::go;
-use super::event::reason_field;
 use super::layout::{Page, heading};
 use super::list::{Field, Names, Query, filters, nothing};
 use super::overview::{OUTCOMES, TONES};
 use super::parts::{
-    account, action, address, ago, badge, endpoint_path, icon, id, outcomes, ratio, tile, when,
+    account, action, address, ago, badge, endpoint_path, icon, id, outcomes, ratio, reason_field, tile, when,
 };
+use super::signing;
 use super::text::{count, line};
 use super::viewer::Viewer;
 use crate::api::access::Right;
@@ -112,7 +112,8 @@ pub(super) async fn show(viewer: Viewer, Path(id): Path<String>, uri: Uri) -> Re
 
 fn sheet(viewer: &Viewer, ship: &Ship, done: Option<&str>) -> Markup {
     let settings = &ship.endpoint.settings;
-    let deliveries = format!("/deliveries?account_id={}&endpoint_id={}", ship.key.account, ship.key.endpoint);
+    let deliveries =
+        viewer.in_account(&format!("/deliveries?endpoint_id={}", ship.key.endpoint), ship.key.account);
     let day = ship.day();
     html! {
         (heading(
@@ -152,6 +153,7 @@ fn sheet(viewer: &Viewer, ship: &Ship, done: Option<&str>) -> Markup {
                 a href=(viewer.to(&format!("{deliveries}&status=pending"))) { "What waits" }
             }
         }
+        (signing::card(viewer, ship))
     }
 }
 
@@ -190,10 +192,8 @@ fn held(hold: &Hold, now: Timestamp, waiting: u64) -> Markup {
 }
 
 fn actions(viewer: &Viewer, ship: &Ship) -> Markup {
-    let account =
-        if viewer.is_customer() { String::new() } else { format!("?account_id={}", ship.key.account) };
-    let path = format!("/endpoints/{}{account}", ship.key.endpoint);
-    let may = (!viewer.may(Right::Act)).then_some("Your key only looks.");
+    let path = endpoint_path(viewer, ship.key);
+    let may = viewer.barred(Right::Act);
     let Endpoint { hold, settings, .. } = &ship.endpoint;
     let removed = matches!(hold, Some(Hold::Removed { .. })).then_some("It was removed.");
     let pause = may.or(removed).or(hold.as_ref().map(|_| "It is held already."));
@@ -230,19 +230,18 @@ pub(super) async fn act(
     let account = account_of(&viewer.api, &uri)?;
     let what = form.take("do")?.unwrap_or_default();
     let reason = form.words("reason", REASON_CHARS_MAX)?;
+    let once = form.once(&viewer.api, &what)?;
     form.finish()?;
     let key = find_in(&viewer.api, &id, account).await?;
     match what.as_str() {
-        "pause" => hold(&viewer.api, key, reason).await?,
-        "resume" => let_go(&viewer.api, key).await?,
+        "pause" => once.settle(hold(&viewer.api, key, reason).await)?,
+        "resume" => once.settle(let_go(&viewer.api, key).await)?,
         "test" => {
-            let event = try_out(&viewer.api, key).await?.1.id;
-            let account =
-                if viewer.is_customer() { String::new() } else { format!("?account_id={}", key.account) };
-            return go(&viewer.to(&format!("/events/{event}{account}")));
+            let event = once.settle(try_out(&viewer.api, key).await)?.1.id;
+            return go(&viewer.to(&viewer.in_account(&format!("/events/{event}"), key.account)));
         }
         _ => return Err(Problem::query("do", "the form asks for nothing that is known here")),
     }
-    let account = if viewer.is_customer() { String::new() } else { format!("account_id={}&", key.account) };
-    go(&viewer.to(&format!("/endpoints/{}?{account}done={what}", key.endpoint)))
+    let path = format!("/endpoints/{}?done={what}", key.endpoint);
+    go(&viewer.to(&viewer.in_account(&path, key.account)))
 }

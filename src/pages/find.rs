@@ -23,32 +23,31 @@ pub(super) async fn find(viewer: Viewer, request: Request) -> Result<Response, P
     if wanted.is_empty() {
         return go(&viewer.to("/"));
     }
-    if let Some(part) = part_of(&viewer, &wanted) {
-        return go(&viewer.to(&format!("{part}/{wanted}")));
+    if wanted.parse::<DeliveryId>().is_ok() {
+        return go(&viewer.to(&format!("/deliveries/{wanted}")));
+    }
+    if wanted.parse::<AttemptId>().is_ok() {
+        return go(&viewer.to(&format!("/attempts/{wanted}")));
+    }
+    if wanted.parse::<EndpointId>().is_ok() {
+        return go(&viewer.to(&format!("/endpoints/{wanted}")));
+    }
+    if wanted.parse::<ReplayId>().is_ok() {
+        return go(&viewer.to(&format!("/replays/{wanted}")));
+    }
+    if wanted.parse::<AccountId>().is_ok() && viewer.may(Right::Oversee) {
+        return go(&viewer.to(&format!("/accounts/{wanted}")));
     }
     let account = viewer.account;
     let asked = wanted.clone();
     let found = viewer.api.read(move |_, view| events::find(view, &asked, account)).await;
     match found {
         Ok((account, event, _)) => {
-            let query = if viewer.is_customer() { String::new() } else { format!("?account_id={account}") };
-            go(&viewer.to(&format!("/events/{}{query}", event.as_str())))
+            go(&viewer.to(&viewer.in_account(&format!("/events/{}", event.as_str()), account)))
         }
         Err(problem) if problem.kind == Kind::Ambiguous => several(&viewer, &wanted, &problem),
         Err(problem) if problem.kind == Kind::NotFound => nothing(&viewer, &wanted),
         Err(problem) => Err(problem),
-    }
-}
-
-/// Where an id of ours leads, by what it is one of; senders choose those of events.
-fn part_of(viewer: &Viewer, id: &str) -> Option<&'static str> {
-    match () {
-        () if id.parse::<DeliveryId>().is_ok() => Some("/deliveries"),
-        () if id.parse::<AttemptId>().is_ok() => Some("/attempts"),
-        () if id.parse::<EndpointId>().is_ok() => Some("/endpoints"),
-        () if id.parse::<ReplayId>().is_ok() => Some("/replays"),
-        () if id.parse::<AccountId>().is_ok() && viewer.may(Right::Oversee) => Some("/accounts"),
-        () => None,
     }
 }
 
@@ -57,7 +56,7 @@ fn several(viewer: &Viewer, wanted: &str, problem: &Problem) -> Result<Response,
         (heading(html! { "Which one?" }, html! {}))
         p { "Several accounts have an event of the id " (id(wanted)) "." }
         ul.choices { @for account in &problem.candidates {
-            li { a href=(viewer.to(&format!("/events/{wanted}?account_id={account}"))) { (account.to_string()) } }
+            li { a href=(viewer.to(&viewer.in_account(&format!("/events/{wanted}"), *account))) { (account.to_string()) } }
         } }
     };
     viewer.page(StatusCode::MULTIPLE_CHOICES, Page { title: "Which one?", part: "", body, live: None })
@@ -67,7 +66,7 @@ fn nothing(viewer: &Viewer, wanted: &str) -> Result<Response, Problem> {
     let body = html! {
         (heading(html! { "Nothing is known by this id" }, html! {}))
         section.card {
-            p { "Looked for " code { (line(wanted, 80)) } " among events; an id of a delivery, a request, an endpoint, a replay or an account leads to its page." }
+            p { "Looked for " code { (line(wanted, 80)) } " among events, deliveries, endpoints" @if !viewer.is_customer() { ", accounts" } " and replays." }
             h2 { "What it may be" }
             ul {
                 li { "An event that was refused when it was handed in: then it was never taken, and whoever sent it was told why." }

@@ -8,11 +8,15 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::assets;
+use super::entry::way_back;
 use super::parts::{hidden, icon};
+use super::text::{count, short};
 use super::viewer::{Theme, Viewer};
 use crate::api::access::Right::{self, Manage, Oversee, Read};
 use crate::api::console::is_secure;
+use crate::api::notices::Notices;
 use crate::api::problem::Problem;
+use crate::explain::span;
 
 /// The parts that one can go to: path, word, icon, what it wants, and its key after `g`.
 const PARTS: &[(&str, &str, &str, Right, &str)] = &[
@@ -84,15 +88,16 @@ impl Viewer {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content=(scheme(self.theme));
-                    title { (page.title) " · Hooklog" }
-                    link rel="icon" href=(assets::address("hooklog.svg"));
-                    link rel="stylesheet" href=(assets::address("hooklog.css"));
+                    title { (page.title) " · " (self.product()) }
+                    link rel="icon" href=(self.file("hooklog.svg"));
+                    link rel="stylesheet" href=(self.file("hooklog.css"));
+                    @if self.is_at_portal() && self.api.look().colour().is_some() { link rel="stylesheet" href=(self.to("/brand.css")); }
                     @if page.live.as_ref().is_some_and(|live| live.swaps) {
                         meta name="htmx-config" content="extensions:\"hx-csp\",includeIndicatorCSS:false";
-                        script nonce=(self.nonce) src=(assets::address("htmx.min.js")) defer {}
-                        script nonce=(self.nonce) src=(assets::address("hx-csp.min.js")) defer {}
+                        script nonce=(self.nonce) src=(self.file("htmx.min.js")) defer {}
+                        script nonce=(self.nonce) src=(self.file("hx-csp.min.js")) defer {}
                     }
-                    script nonce=(self.nonce) src=(assets::address("hooklog.js")) defer {}
+                    script nonce=(self.nonce) src=(self.file("hooklog.js")) defer {}
                 }
                 body {
                     (sprite())
@@ -100,7 +105,10 @@ impl Viewer {
                     @if self.role.is_some() { (self.side(page.part)) }
                     div.sheet {
                         @if self.role.is_some() { (self.search(page.live.as_ref())) }
-                        main #main tabindex="-1" { (page.body) }
+                        main #main tabindex="-1" {
+                            @if page.live.as_ref().is_none_or(|live| !live.swaps) { (self.notices()) }
+                            (page.body)
+                        }
                     }
                     p.unseen #status role="status" {}
                     @if self.role.is_some() { (keys()) }
@@ -112,7 +120,8 @@ impl Viewer {
     fn side(&self, part: &str) -> Markup {
         html! {
             header.side {
-                a.brand href=(self.to("/")) { (icon("brand")) span { "Hooklog" } }
+                a.brand href=(self.to("/")) { (icon("brand")) span { (self.product()) } }
+                @if let Some(url) = self.api.return_url() { (way_back(url)) }
                 nav aria-label="Parts" { ul {
                     @for (path, word, picture, right, key) in PARTS {
                         @if self.may(*right) {
@@ -122,11 +131,12 @@ impl Viewer {
                 } }
                 div.self {
                     (self.themes())
-                    p.who {
+                    @if self.is_at_portal() { p.who { b { (short(&self.name)) } @if !self.may(Right::Act) { br; span.dim { "only to look" } } } }
+                    @else { p.who {
                         span.dim { "Signed in as " } b { (self.role.map_or("nobody", |role| role.as_str()).replace('_', " ")) }
                         @if self.api.is_open() && !self.api.has_session() { br; span.dim { "open on this machine" } }
                         @else { br; span.dim { (super::parts::brief(&self.name)) } }
-                    }
+                    } }
                     @if self.api.has_session() {
                         form method="post" action=(self.to("/sign-out")) { (hidden(self, "")) button.quiet type="submit" { (icon("out")) "Sign out" } }
                     }
@@ -154,10 +164,48 @@ impl Viewer {
         }
     }
 
+    /// Whose pages they are, for whoever looks.
+    fn product(&self) -> &str {
+        if self.is_at_portal() { self.api.look().name() } else { "Hooklog" }
+    }
+
+    /// The name of a page where nobody has signed in yet.
+    pub(super) fn brand(&self) -> Markup {
+        html! { p.brand { (icon("brand")) span { (self.product()) } } }
+    }
+
+    /// The address of a file of ours.
+    fn file(&self, name: &str) -> String {
+        self.to(&assets::address(name))
+    }
+
+    /// What there is to say of the server itself. On every page, and made anew with what is.
+    fn notices(&self) -> Markup {
+        let Some(Notices { trouble, rebuilding, late_since, in_flight }) = &self.notices else {
+            return html! {};
+        };
+        html! {
+            @if let Some(trouble) = trouble { p.banner.bad role="alert" { (icon("alert")) span {
+                @if trouble == "draining" { b { "The server is stopping." } " What is in flight ends; nothing new is taken in. Nothing is lost." }
+                @else if self.is_customer() { b { "Nothing new is taken in at the moment." } " What was taken in is kept." }
+                @else { b { "Nothing is taken in: " } (short(trouble)) "." }
+            } } }
+            @if let Some((upto, of)) = rebuilding { p.banner.wait role="status" { (icon("info")) span {
+                b { "The views are rebuilt" }
+                @if !self.is_customer() { ": " (count(*upto)) " of " (count(*of)) " entries are folded" }
+                ". Pages show what is so meanwhile, and deliveries go on."
+            } } }
+            @if let Some(since) = late_since { p.banner.bad role="alert" { (icon("alert")) span {
+                b { "Deliveries are late: " } "one has been due for " (span(self.now.since(*since))) "."
+                @if !self.is_customer() { " Look whether all permits are used up (" (count(*in_flight)) " requests are out), and at the server's log." }
+            } } }
+        }
+    }
+
     /// The choice of a theme; each is a button, so that it works as a form.
     pub(super) fn themes(&self) -> Markup {
         html! {
-            form.themes method="post" action="/theme" {
+            form.themes method="post" action=(self.to("/theme")) {
                 (hidden(self, ""))
                 input type="hidden" name="next" value=(self.here);
                 fieldset { legend.unseen { "Theme" }
@@ -183,7 +231,7 @@ fn scheme(theme: Theme) -> &'static str {
 /// What is made anew when the page hears of something.
 pub(super) fn fresh(viewer: &Viewer, body: Markup) -> Markup {
     html! {
-        div.fresh #fresh hx-get=(viewer.here) hx-trigger="fresh" hx-select="#fresh" hx-swap="outerHTML" hx-nonce=(viewer.nonce) { (body) }
+        div.fresh #fresh hx-get=(viewer.here) hx-trigger="fresh" hx-select="#fresh" hx-swap="outerHTML" hx-nonce=(viewer.nonce) { (viewer.notices()) (body) }
     }
 }
 

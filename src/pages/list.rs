@@ -31,6 +31,7 @@ pub(super) enum Field {
 }
 
 /// The query of a list's address, as it came.
+#[derive(Clone)]
 pub(super) struct Query {
     pairs: Vec<(String, String)>,
     path: String,
@@ -68,6 +69,22 @@ impl Query {
         }
         let text = format!("{}?{}", self.path, query.finish());
         text.parse().map_err(|_| Problem::query("query", "the address cannot be read"))
+    }
+
+    /// The same with one more parameter.
+    pub(super) fn and(&self, name: &str, value: &str) -> Query {
+        let mut more = self.clone();
+        more.pairs.push((name.into(), value.into()));
+        more
+    }
+
+    /// The address of a page of the list's file: all of it, from its newest row on.
+    pub(super) fn for_file(&self, rows: &str, cursor: Option<&str>) -> Result<Uri, Problem> {
+        let mut asked = self.clone();
+        asked.pairs.retain(|(name, _)| !matches!(name.as_str(), "format" | "limit" | "cursor"));
+        asked.pairs.push(("limit".into(), rows.into()));
+        asked.pairs.extend(cursor.map(|cursor| ("cursor".into(), cursor.into())));
+        asked.for_api()
     }
 
     /// The same list, without a parameter, or with another value of it.

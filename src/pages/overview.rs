@@ -13,13 +13,11 @@ use super::layout::{Live, Page, fresh, heading};
 use super::parts::{address, ago, badge, deliveries, endpoint_path, icon, outcomes, ratio, toned, when};
 use super::text::{count, short};
 use super::viewer::Viewer;
+use crate::api::notices::LATE;
 use crate::api::overview::{HOURS, Overview, Troubled, read};
 use crate::api::problem::Problem;
 use crate::api::query::Params;
 use crate::explain::span;
-
-/// What is due waits so long at most before it is an alarm (the brief's).
-const LATE: Millis = Millis::from_secs(300);
 
 pub(super) const OUTCOMES: [&str; 4] = ["delivered", "refused (3xx, 4xx)", "server error (5xx)", "no answer"];
 pub(super) const TONES: [&str; 4] = ["good", "refuse", "bad", "silent"];
@@ -36,7 +34,6 @@ pub(super) async fn show(viewer: Viewer, request: Request) -> Result<Response, P
 fn running(viewer: &Viewer, seen: &Overview) -> Markup {
     let name = |id| seen.names.get(&id).map(|name| &**name);
     let body = html! {
-        (trouble(seen))
         (strip(seen))
         section.card { (chart(seen)) }
         @if !seen.troubled.is_empty() { (troubled(viewer, seen)) }
@@ -49,27 +46,8 @@ fn running(viewer: &Viewer, seen: &Overview) -> Markup {
     html! { (heading(html! { "Overview" }, html! {})) (fresh(viewer, body)) }
 }
 
-/// What is wrong with the server itself.
-fn trouble(seen: &Overview) -> Markup {
-    let late = late(seen);
-    html! {
-        @if let Some(trouble) = &seen.trouble {
-            p.banner.bad role="alert" { (icon("alert")) span {
-                @if trouble == "draining" { b { "The server is stopping." } " What is in flight ends; nothing new is taken in. Nothing is lost." }
-                @else { b { "Nothing is taken in: " } (short(trouble)) "." }
-            } }
-        }
-        @if let Some(late) = late {
-            p.banner.bad role="alert" { (icon("alert")) span {
-                b { "Deliveries are late: " } "one has been due for " (span(late)) ". "
-                "Look whether all permits are used up (" (count(seen.in_flight)) " requests are out), and at the server's log."
-            } }
-        }
-    }
-}
-
 fn late(seen: &Overview) -> Option<Millis> {
-    seen.oldest_due.map(|(_, due)| seen.now.since(due)).filter(|late| *late > LATE)
+    seen.oldest_due.map(|due| seen.now.since(due)).filter(|late| *late > LATE)
 }
 
 fn strip(seen: &Overview) -> Markup {
@@ -79,7 +57,7 @@ fn strip(seen: &Overview) -> Markup {
     seen.hours.range(last.saturating_sub(1)..).for_each(|(_, figures)| hour.add(figures));
     let today = last - last % 24;
     let dead: u64 = seen.hours.range(today..).map(|(_, figures)| figures.dead).sum();
-    let due = seen.oldest_due.map(|(_, due)| span(seen.now.since(due)));
+    let due = seen.oldest_due.map(|due| span(seen.now.since(due)));
     let since = crate::explain::moment_near(since, seen.now);
     let since = format!("since {}", since.strip_suffix(":00 UTC").unwrap_or(&since));
     let p95 = hour.took_at(95).map_or_else(|| "–".into(), span);
@@ -156,7 +134,6 @@ fn first_steps(viewer: &Viewer, seen: &Overview) -> Markup {
     let done =
         |done: bool| if done { badge("good", "check", "done") } else { badge("off", "clock", "to do") };
     let body = html! {
-        (trouble(seen))
         section.card.first {
             h2 { "Nothing was sent yet" }
             @if viewer.is_customer() {

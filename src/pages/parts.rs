@@ -1,6 +1,7 @@
 //! The components that pages are made of: badges, moments, ids, code, actions. One set for the console and the
 //! portal. Never knows a page, and never reads anything.
 
+use hooklog_projections::access::Role;
 use hooklog_projections::hour::Hour;
 use hooklog_projections::ids::{AccountId, EndpointKey};
 use hooklog_projections::time::Timestamp;
@@ -8,6 +9,7 @@ use maud::{Markup, html};
 
 use super::text::{self, short};
 use super::viewer::Viewer;
+use crate::api::endpoints::REASON_CHARS_MAX;
 use crate::api::wire::DeliveryOut;
 use crate::explain::{moment, moment_near, span};
 
@@ -160,6 +162,17 @@ pub(super) fn hidden(viewer: &Viewer, what: &str) -> Markup {
     }
 }
 
+/// Where a person says why. Support must.
+pub(super) fn reason_field(viewer: &Viewer) -> Markup {
+    let wanted = viewer.role == Some(Role::Support);
+    let example = if wanted { "why, for the history" } else { "for the history, if you like" };
+    html! {
+        label.reason { span { "Reason" }
+            input type="text" name="reason" maxlength=(REASON_CHARS_MAX) required[wanted] placeholder=(example) autocomplete="off";
+        }
+    }
+}
+
 /// The host of an endpoint, or its queue.
 pub(super) fn receiver(url: &str, queue: Option<&str>) -> Markup {
     html! {
@@ -178,8 +191,7 @@ pub(super) fn address(url: &str, queue: Option<&str>) -> Markup {
 
 /// The path of an endpoint's page.
 pub(super) fn endpoint_path(viewer: &Viewer, key: EndpointKey) -> String {
-    let account = if viewer.is_customer() { String::new() } else { format!("?account_id={}", key.account) };
-    format!("/endpoints/{}{account}", key.endpoint)
+    viewer.in_account(&format!("/endpoints/{}", key.endpoint), key.account)
 }
 
 /// The host in a URL, with its port if it is no usual one.

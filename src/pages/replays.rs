@@ -60,9 +60,7 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
 }
 
 fn path(viewer: &Viewer, row: &ReplayOut) -> String {
-    let account =
-        if viewer.is_customer() { String::new() } else { format!("?account_id={}", row.account_id) };
-    format!("/replays/{}{account}", row.id)
+    viewer.in_account(&format!("/replays/{}", row.id), row.account_id)
 }
 
 fn state(row: &ReplayOut) -> Markup {
@@ -153,7 +151,7 @@ fn planned_page(viewer: &Viewer, plan: &PlanOut, taken: &[(&str, String)]) -> Ma
             }
         }
         section.card { h2 { "Begin" }
-            @if !may { p { @if plan.planned == 0 { "There is nothing to send again." } @else { "Your key only looks." } } }
+            @if !may { p { @if plan.planned == 0 { "There is nothing to send again." } @else { (viewer.barred(Right::Act).unwrap_or_default()) } } }
             @else {
                 p { "Receivers get the same event ids again, with a " code { "webhook-replay" } " header. What is begun can be called off at any time." }
                 form.stack method="post" action=(viewer.to("/replays")) {
@@ -183,6 +181,7 @@ pub(super) async fn create(viewer: Viewer, mut form: Form) -> Result<Response, P
     }
     let reason = form.words("reason", REASON_CHARS_MAX)?;
     let confirmed = form.take("confirm")?.is_some();
+    let once = form.once(&viewer.api, "begin")?;
     form.finish()?;
     let mut wish = wish(account, |name| {
         fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
@@ -191,7 +190,7 @@ pub(super) async fn create(viewer: Viewer, mut form: Form) -> Result<Response, P
         wish.insert("reason".into(), reason.into());
     }
     wish.insert("confirm".into(), json!(confirmed));
-    let row = begin(&viewer.api, Value::Object(wish).to_string().as_bytes()).await?;
+    let row = once.settle(begin(&viewer.api, Value::Object(wish).to_string().as_bytes()).await)?;
     go(&viewer.to(&path(&viewer, &row)))
 }
 
@@ -223,7 +222,7 @@ pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> 
         }
         @if row.state == "running" {
             div.actions {
-                (action(&viewer, &path(&viewer, &row), "cancel", "Call it off", "stop", (!viewer.may(Right::Act)).then_some("Your key only looks."), html! {}))
+                (action(&viewer, &path(&viewer, &row), "cancel", "Call it off", "stop", viewer.barred(Right::Act), html! {}))
                 a.button href=(viewer.to(&path(&viewer, &row))) { (icon("replays")) "Look again" }
             }
         }

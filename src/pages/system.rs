@@ -6,7 +6,7 @@ use maud::html;
 
 use super::layout::{Page, heading};
 use super::parts::{badge, icon, id};
-use super::text::{count, short};
+use super::text::count;
 use super::viewer::Viewer;
 use crate::api::health::{figures, trouble};
 use crate::api::problem::Problem;
@@ -15,17 +15,12 @@ use crate::api::query::Params;
 pub(super) async fn show(viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
     Params::of(&uri).finish()?;
     let figures = figures(&viewer.api).await?;
-    let trouble = trouble(&viewer.api);
     let n = |name: &str| figures[name].as_u64().unwrap_or_default();
     let of = |name: &str| figures["deliveries"][name].as_u64().unwrap_or_default();
     let conserved = figures["conserved"] == true;
     let body = html! {
         (heading(html! { "System" }, html! {}))
-        @match &trouble {
-            None => p.banner.good { (icon("check")) span { b { "Ready." } " Events are taken in and sent." } },
-            Some(why) if why == "draining" => p.banner.wait role="alert" { (icon("alert")) span { b { "Stopping." } " What is in flight ends; nothing new is taken in." } },
-            Some(why) => p.banner.bad role="alert" { (icon("alert")) span { b { "Nothing is taken in: " } (short(why)) "." } },
-        }
+        @if trouble(&viewer.api).is_none() { p.banner.good { (icon("check")) span { b { "Ready." } " Events are taken in and sent." } } }
         section.card { h2 { "Store" }
             dl.facts {
                 dt { "Store" } dd { (id(figures["store_id"].as_str().unwrap_or_default())) }

@@ -2,6 +2,7 @@
 //! tries that are still planned. Never decides what a fact means.
 
 use hooklog_projections::fact::{Actor, DisabledReason, Entry, Fact, Failure};
+use hooklog_projections::policy::ErrorClass;
 use hooklog_projections::time::{Millis, Timestamp};
 use maud::{Markup, html};
 
@@ -9,6 +10,7 @@ use super::parts::{ago, at, icon, words};
 use super::text::{line, short};
 use super::viewer::Viewer;
 use crate::api::answer::{Answer, Told};
+use crate::api::attempts::is_told;
 use crate::explain::{actor, moment, span};
 
 /// A wait that is worth a line of its own.
@@ -35,7 +37,7 @@ pub(super) fn list(
 }
 
 fn fact(viewer: &Viewer, seen: &Answer, entry: &Entry, then: &dyn Fn(Timestamp) -> String) -> Markup {
-    let (tone, picture, what) = told_of(seen, &entry.fact);
+    let (tone, picture, what) = told_of(viewer, seen, &entry.fact);
     let by = !matches!(entry.actor, Actor::Hooklog);
     html! {
         li.(tone) {
@@ -50,7 +52,7 @@ fn fact(viewer: &Viewer, seen: &Answer, entry: &Entry, then: &dyn Fn(Timestamp) 
 }
 
 /// A fact's colour, icon and words.
-fn told_of(seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
+fn told_of(viewer: &Viewer, seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
     let reason = |reason: &str| html! { @if !reason.is_empty() { ": “" (line(reason, 200)) "”" } };
     match fact {
         Fact::Accepted { deliveries, .. } => (
@@ -73,7 +75,7 @@ fn told_of(seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
             "check",
             html! { b { "Delivered" } @match response.code() { Some(code) => { ": HTTP " (code) }, None => ": done by a worker" } " after " (span(response.took)) },
         ),
-        Fact::Failed { failure, counted, .. } => ("bad", "cross", failed(failure, *counted)),
+        Fact::Failed { failure, counted, .. } => ("bad", "cross", failed(viewer, failure, *counted)),
         Fact::Rescheduled { due_at, was_due_at, .. } => (
             "wait",
             "clock",
@@ -89,9 +91,11 @@ fn told_of(seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
         }
         Fact::Cancelled { reason: why, .. } => ("off", "stop", html! { b { "Cancelled" } (reason(why)) }),
         Fact::TellingBegan { .. } => ("off", "mail", html! { b { "Message to the owner" } " may leave" }),
-        Fact::OwnerTold { refused: Some(why), .. } => {
-            ("bad", "mail", html! { b { "Owner not told" } ": " (line(why, 200)) })
-        }
+        Fact::OwnerTold { refused: Some(why), .. } => (
+            "bad",
+            "mail",
+            html! { b { "Owner not told" } @if !viewer.is_customer() { ": " (line(why, 200)) } @else { ": the message was refused" } },
+        ),
         Fact::OwnerTold { channel, .. } => {
             ("off", "mail", html! { b { "Owner told" } span.dim { " (" (short(channel)) ")" } })
         }
@@ -116,17 +120,43 @@ fn told_of(seen: &Answer, fact: &Fact) -> (&'static str, &'static str, Markup) {
             "gear",
             html! { b { "Endpoint changed" } @if settings.queue.is_none() { ": URL " code { (line(&settings.url, 120)) } } },
         ),
+        Fact::EndpointGated { until, .. } => (
+            "wait",
+            "hold",
+            html! { b { "The receiver asked for patience" } ": nothing to it before " (at(*until, seen.now)) },
+        ),
+        Fact::EndpointKeptFailing { since, .. } => (
+            "bad",
+            "alert",
+            html! { b { "It only fails" } " since " (at(*since, seen.now)) ": the owner is told" },
+        ),
+        Fact::SigningKeysChanged { .. } => ("off", "gear", html! { b { "Signing keys replaced" } }),
+        Fact::EndpointSecretChanged { .. } => {
+            ("off", "gear", html! { b { "The endpoint's own secret replaced" } })
+        }
+        Fact::EndpointCreated { .. } => ("off", "endpoints", html! { b { "Endpoint made" } }),
         other => ("off", "gear", html! { b { (other.name()) } }),
     }
 }
 
-fn failed(failure: &Failure, counted: bool) -> Markup {
+/// What went wrong, to customers in our words for it only.
+fn failed(viewer: &Viewer, failure: &Failure, counted: bool) -> Markup {
     html! {
-        b { "Failed" }
         @match failure {
+            Failure::Error { class: ErrorClass::Interrupted, .. } => { b { "The server restarted" } ": the request was cut off, and is repeated" },
+            Failure::Error { class: ErrorClass::NotSent, .. } => { b { "The server restarted" } ": the request never left, and is repeated" },
+            _ => b { "Failed" },
+        }
+        @match failure {
+            Failure::Error { class: ErrorClass::Interrupted | ErrorClass::NotSent, .. } => {},
             Failure::Answered(response) => { ": HTTP " (response.status) " after " (span(response.took)) },
-            Failure::Error { class, detail, took, .. } => {
-                ": " (words(class)) " after " (span(*took)) @if !detail.is_empty() { span.dim { " (" (line(detail, 160)) ")" } }
+            Failure::Error { class, detail, reason, took, .. } => {
+                ": " (words(class)) " after " (span(*took))
+                @match reason {
+                    _ if !viewer.is_customer() || is_told(*class) => { @if !detail.is_empty() { span.dim { " (" (line(detail, 160)) ")" } } },
+                    Some(reason) => span.dim { " (" (line(&reason.replace(['_', '-'], " "), 60)) ")" },
+                    None => {},
+                }
             },
         }
         @if !counted { span.dim { ", used up no try" } }

@@ -20,10 +20,12 @@ const TOLD: &str = "evt_01KB9Q4T2M8V";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pictures_show_what_is() {
-    let (stage, pages) = day().await;
+    let (stage, nord, mut pages) = day().await;
     let write = std::env::var("HOOKLOG_SCREENS").is_ok_and(|wish| wish == "write");
     let folder = PathBuf::from("docs/screens");
     let browser = Browser::open(&stage.origin, Scripts::On).await;
+    stage.enter(&browser, &nord, "account").await;
+    pages.push(("portal", "/portal/".to_owned()));
     for (name, path) in &pages {
         browser.go(path).await;
         for scheme in ["light", "dark"] {
@@ -55,7 +57,7 @@ fn size(picture: &[u8]) -> (u32, u32) {
 }
 
 /// Three customers: one had an outage in the morning, one took its endpoint away, all else goes well.
-async fn day() -> (Stage, Vec<(&'static str, String)>) {
+async fn day() -> (Stage, String, Vec<(&'static str, String)>) {
     let outage = Arc::new(AtomicBool::new(false));
     let receiver = Receiver::answering(replies(outage.clone())).await;
     let start = Timestamp(MONDAY.0 - HOURS * 3_600_000);
@@ -64,11 +66,11 @@ async fn day() -> (Stage, Vec<(&'static str, String)>) {
         stage.world.account_of(json!({ "name": name, "owner_email": mail })).await
     };
     let acme = stage.account.clone();
-    let nordwind = other("Nordwind Retail", "it@nordwind.example").await;
+    let nordwind = other("Nord Retail", "it@nord.example").await;
     let kestrel = other("Kestrel Freight", "dev@kestrel.example").await;
     stage.endpoint(&acme, "acme.example.com", &["payment.*"]).await;
-    stage.endpoint(&nordwind, "nordwind.example.com", &["invoice.*", "payment.*"]).await;
-    stage.endpoint(&nordwind, "crm.nordwind.example.com", &["customer.*"]).await;
+    stage.endpoint(&nordwind, "nord.example.com", &["invoice.*", "payment.*"]).await;
+    stage.endpoint(&nordwind, "crm.nord.example.com", &["customer.*"]).await;
     stage.endpoint(&kestrel, "kestrel.example.com", &["shipment.*"]).await;
     stage.endpoint(&kestrel, "old.kestrel.example.com", &["label.*"]).await;
 
@@ -127,7 +129,7 @@ async fn day() -> (Stage, Vec<(&'static str, String)>) {
         ("answer", format!("/events/{TOLD}?account_id={acme}")),
         ("dead", "/dead".to_owned()),
     ];
-    (stage, pages)
+    (stage, nordwind, pages)
 }
 
 /// Waits until nothing is in flight.
@@ -154,7 +156,7 @@ fn replies(
                 "<h1>503 Service Unavailable</h1>",
             ),
             () if host.starts_with("old.") => answer(410, "", "gone"),
-            () if host.starts_with("nordwind.") && outage.load(Ordering::SeqCst) => {
+            () if host.starts_with("nord.") && outage.load(Ordering::SeqCst) => {
                 answer(503, "retry-after: 120\r\n", "down for maintenance")
             }
             () if host.starts_with("crm.") && outage.load(Ordering::SeqCst) => vec![Step::Close],

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::chromium::{Browser, Scripts};
 use crate::support::case::{LONG, Setup, World, deliveries, text};
 use crate::support::receiver::{Received, Receiver, Reply, Step, answer};
 
@@ -227,6 +228,29 @@ impl Stage {
         }
         screens.extend(told.iter().map(|told| told.path.clone()));
         screens
+    }
+
+    /// A link of an account's to the portal, as it is handed out.
+    pub async fn link(&self, account: &str, role: &str) -> String {
+        let wanted = json!({ "account_id": account, "role": role });
+        let made = self.world.post("/v1/portal-sessions", wanted).await.ok(201);
+        let url = text(&made["url"]);
+        format!("{}/portal#{}", self.origin, url.split_once("/portal#").expect("a fragment").1)
+    }
+
+    /// Opens the portal of an account.
+    pub async fn enter(&self, browser: &Browser, account: &str, role: &str) {
+        let link = self.link(account, role).await;
+        match browser.scripts {
+            Scripts::On => browser.go_to(&link).await,
+            Scripts::Off => {
+                browser.go("/portal").await;
+                browser.fill("#link", &link).await;
+            }
+        }
+        browser.press("Continue").await;
+        browser.says("Overview").await;
+        assert_eq!(browser.path().await, "/portal/");
     }
 
     /// Lets time pass.

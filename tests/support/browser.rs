@@ -1,4 +1,4 @@
-//! A person at the console: signs in with a key, reads pages, sends their forms. Stands in for: a browser without
+//! A person at the console or the portal: signs in, reads pages, presses their buttons. Stands in for: a browser without
 //! scripts.
 #![allow(dead_code)]
 
@@ -56,6 +56,75 @@ impl Seen {
         let (_, rest) = self.html.split_once("name=\"csrf\" value=\"").expect("a form");
         rest.split_once('"').expect("an end").0.to_owned()
     }
+}
+
+/// A form of a page, as a browser would send it.
+#[derive(Clone, Debug)]
+pub struct Form {
+    pub action: String,
+    pub fields: Vec<(String, String)>,
+}
+
+impl Form {
+    /// The same with a field filled in.
+    pub fn with(mut self, name: &str, value: &str) -> Form {
+        self.fields.retain(|(known, _)| known != name);
+        self.fields.push((name.into(), value.into()));
+        self
+    }
+}
+
+fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    let value = rest.split_once('"')?.0;
+    Some(value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
+}
+
+impl Seen {
+    /// The forms that are sent, not asked with, in their order.
+    pub fn forms(&self) -> Vec<Form> {
+        let parts = self.html.split("<form").skip(1);
+        let posts = parts.filter_map(|part| {
+            let form = part.split_once("</form>").expect("an end").0;
+            let (head, rest) = form.split_once('>').expect("a tag");
+            (attribute(head, "method").as_deref() == Some("post")).then_some((head, rest))
+        });
+        posts
+            .map(|(head, rest)| {
+                let inputs =
+                    rest.split("<input").skip(1).map(|input| input.split_once('>').expect("a tag").0);
+                let sent = inputs.filter(|input| !input.contains("type=\"checkbox\""));
+                let fields = sent.filter_map(|input| {
+                    Some((attribute(input, "name")?, attribute(input, "value").unwrap_or_default()))
+                });
+                Form { action: attribute(head, "action").expect("an address"), fields: fields.collect() }
+            })
+            .collect()
+    }
+
+    /// The form that does something.
+    #[track_caller]
+    pub fn form(&self, what: &str) -> Form {
+        let does = |form: &Form| form.fields.contains(&("do".to_owned(), what.to_owned()));
+        self.forms().into_iter().find(does).unwrap_or_else(|| panic!("no form does {what}: {}", self.words()))
+    }
+}
+
+/// Presses a form's button.
+pub async fn press(world: &World, cookie: &str, form: &Form) -> Seen {
+    let fields: Vec<_> = form.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    submit(world, cookie, &form.action, &fields).await
+}
+
+/// Opens a link of an account's to the portal.
+pub async fn enter(world: &World, account: &str, role: &str) -> Session {
+    let link = world.link(account, role).await;
+    let form = read(world, "", "/portal").await;
+    let seen = submit(world, "", "/portal", &[("csrf", &form.csrf()), ("link", &link)]).await;
+    assert_eq!((seen.status, seen.header("location")), (303, "/portal/"), "{seen:?}");
+    let cookie = seen.header("set-cookie").split_once(';').expect("rules").0.to_owned();
+    let csrf = read(world, &cookie, "/portal/").await.csrf();
+    Session { cookie, csrf }
 }
 
 /// Reads a page; `cookie` may be empty.

@@ -173,11 +173,16 @@ impl World {
 
     /// Waits until a delivery was given up.
     pub async fn dead(&self, delivery: &str) {
+        self.comes_to(delivery, "dead").await;
+    }
+
+    /// Waits until a delivery has a status.
+    pub async fn comes_to(&self, delivery: &str, status: &str) {
         let mut heads = self.store.handle().published().heads();
         loop {
             heads.borrow_and_update();
             let path = format!("/v1/deliveries/{delivery}");
-            if self.locally("GET", &path, Value::Null).await.ok(200)["status"] == "dead" {
+            if self.locally("GET", &path, Value::Null).await.ok(200)["status"] == status {
                 return;
             }
             let changed = tokio::time::timeout(LONG, heads.changed()).await;

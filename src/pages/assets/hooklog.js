@@ -72,6 +72,16 @@
     });
   }
 
+  // The secret of a link to the portal: out of the address, into the form. It goes nowhere before the button is pressed.
+  const enter = one("form.enter");
+  if (enter && location.hash.startsWith("#hl_link_")) {
+    enter.elements.link.value = location.hash.slice(1);
+    one(".paste").hidden = true;
+    const ready = one(".ready");
+    if (ready) ready.hidden = false;
+    history.replaceState(null, "", location.pathname);
+  }
+
   let went = 0;
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
