@@ -86,7 +86,8 @@ async fn a_customer_sends_its_own_again_and_sees_nobody_elses() {
         stage.world.until(&delivery, "delivered").await;
         browser.go(&format!("/portal/events/{event}")).await;
         browser.says("Yes. payment.fails was delivered").await;
-        for page in ["/portal/", "/portal/events", "/portal/deliveries", "/portal/dead", "/portal/endpoints"] {
+        for page in ["/portal/", "/portal/events", "/portal/deliveries", "/portal/dead", "/portal/endpoints"]
+        {
             browser.go(page).await;
             let words = browser.words().await;
             assert!(!words.contains("Somebody else") && !words.contains("secret.plan"), "{page}: {words}");
@@ -111,11 +112,15 @@ async fn the_portal_is_for_everybody() {
     let browser = Browser::open(&stage.origin, Scripts::On).await;
     let mut screens = vec!["/portal".to_owned()];
     let endpoints = stage.world.get(&format!("/v1/endpoints?account_id={}", stage.account)).await.ok(200);
-    for page in ["/", "/events", "/deliveries", "/dead", "/endpoints", "/replays", "/replays/new?status=dead"] {
+    for page in ["/", "/events", "/deliveries", "/dead", "/endpoints", "/replays", "/replays/new?status=dead"]
+    {
         screens.push(format!("/portal{page}"));
     }
     for told in &told {
-        screens.push(format!("/portal{}", told.path.replace(&format!("?account_id={}", stage.account), "?").replace("?&", "?")));
+        screens.push(format!(
+            "/portal{}",
+            told.path.replace(&format!("?account_id={}", stage.account), "?").replace("?&", "?")
+        ));
     }
     screens.push(format!("/portal/endpoints/{}", text(&endpoints["data"][0]["id"])));
     screens.push("/portal/find?q=evt_never".into());
@@ -128,11 +133,15 @@ async fn the_portal_is_for_everybody() {
         browser.eval("for (const d of document.querySelectorAll('details')) d.open = true", json!([])).await;
         for (scheme, look) in [("light", Look::All), ("dark", Look::Colours)] {
             browser.prefer(scheme).await;
-            wrong.extend(found(&browser, look).await.into_iter().map(|told| format!("{path} ({scheme}): {told}")));
+            wrong.extend(
+                found(&browser, look).await.into_iter().map(|told| format!("{path} ({scheme}): {told}")),
+            );
         }
         for width in [360, 1280] {
             browser.size(width, 800).await;
-            wrong.extend(too_wide(&browser).await.into_iter().map(|told| format!("{path} ({width} px): {told}")));
+            wrong.extend(
+                too_wide(&browser).await.into_iter().map(|told| format!("{path} ({width} px): {told}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{} on {} screens:\n{}", wrong.len(), screens.len(), wrong.join("\n"));
