@@ -33,7 +33,7 @@ async fn many(world: &World, account: &str, count: usize) {
                     "deliver_at": due })
             })
             .collect();
-        world.locally("POST", "/v1/events/batch", json!({ "events": events })).await.ok(200);
+        world.locally("POST", "/v1/events/batch", json!({ "events": events })).await.ok(202);
     }
 }
 
@@ -103,7 +103,7 @@ async fn lists_go_both_ways() {
     let cookie = operator(&world).await;
     let session = enter(&world, &account, "account_read").await;
     for (cookie, first) in [
-        (&cookie, "/deliveries?status=pending&limit=25".to_owned()),
+        (&cookie, format!("/deliveries?account_id={account}&status=pending&limit=25")),
         (&cookie, format!("/events?account_id={account}&limit=25")),
         (&session.cookie, "/portal/events?limit=25".into()),
     ] {
@@ -146,7 +146,7 @@ async fn what_happened_can_be_taken_along() {
     let page = read(&world, &cookie, &format!("/events/{id}")).await;
     for part in [
         "curl -g -X POST 'http://127.0.0.1:",
-        "'\\''s' \\ -H 'content-type: application/json'",
+        "/hook?a=it%27s' \\ -H 'Idempotency-Key: ",
         &format!("-H 'webhook-id: {id}'"),
         "it'\\''s $(me)",
         "# Left out, for it is not kept or not to be copied:",
@@ -216,7 +216,8 @@ async fn every_page_says_when_deliveries_are_late() {
 async fn every_page_says_when_views_are_rebuilt_and_when_the_server_stops() {
     let world = World::new().await;
     let account = world.account("Acme").await;
-    world.held(&account).await;
+    // So many entries that they are folded in steps.
+    many(&world, &account, 600).await;
     let (cookie, session) = (operator(&world).await, enter(&world, &account, "account_read").await);
     let handle = world.store.handle().clone();
     let now = tokio::runtime::Handle::current();
@@ -236,14 +237,26 @@ async fn every_page_says_when_views_are_rebuilt_and_when_the_server_stops() {
     let page = read(&world, &cookie, "/system").await;
     assert!(!page.words().contains("rebuilt") && page.words().contains("Ready."), "{}", page.words());
 
-    let World { app, store, .. } = world;
-    store.close(LONG).await.expect("in order");
+    // It stops when what is out has ended; that request waits for an answer.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    let made = json!({ "account_id": account, "url": url, "event_types": ["x.y"], "timeout_ms": 30_000 });
+    world.locally("POST", "/v1/endpoints", made).await.ok(201);
+    let event = json!({ "account_id": account, "type": "x.y", "data": 1, "max_tries": 1 });
+    let event = world.locally("POST", "/v1/events", event).await.ok(202);
+    world.comes_to(&text(&event["deliveries"][0]["id"]), "in_flight").await;
+    let World { app, store, folder: _folder, .. } = world;
+    let draining = store.handle().health().closing().clone();
+    let closing = tokio::spawn(store.close(LONG));
+    draining.cancelled().await;
     for (cookie, path) in [(&cookie, "/deliveries"), (&session.cookie, "/portal/deliveries")] {
         let request = axum::http::Request::get(path).header("cookie", cookie);
         let reply = World::send(&app, request.body(axum::body::Body::empty()).expect("a request")).await;
         let html = String::from_utf8_lossy(&reply.body);
         assert!(html.contains("The server is stopping."), "{path}: {html}");
     }
+    drop(silent);
+    closing.await.expect("no panic").expect("in order");
 }
 
 /// A receiver that asked for patience, a pause, a new URL, a new key, and a restart stand in the story, with who did it.

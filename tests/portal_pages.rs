@@ -230,7 +230,7 @@ async fn a_link_opens_the_pages_once() {
     assert!(left.header("set-cookie").contains("Max-Age=0"));
     let over = read(&world, cookie, "/portal/deliveries").await;
     assert_eq!(over.status, 401);
-    assert!(over.words().contains("opened by a link"), "{}", over.words());
+    assert!(over.words().contains("open a new link"), "{}", over.words());
 }
 
 /// A session that idled, or was ended by the operator, is over on the next page and for the next form.
@@ -361,7 +361,7 @@ async fn the_inside_of_the_server_is_not_shown() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = closed.local_addr().expect("an address").port();
     drop(closed);
-    let ours = Customer::of(&world, "Acme", &format!("http://localhost:{port}/hook")).await;
+    let ours = Customer::of(&world, "Acme", &format!("http://127.0.0.1:{port}/hook")).await;
     let tried = format!("/v1/deliveries/{}/attempts", ours.delivery);
     let tried = world.locally("GET", &tried, Value::Null).await.ok(200);
     let detail = text(&tried["data"][0]["detail"]);
@@ -392,21 +392,24 @@ async fn the_inside_of_the_server_is_not_shown() {
     };
     // It is there to be seen, for whom it is.
     let console = read(&world, &operator.cookie, &format!("/deliveries/{}", ours.delivery)).await;
-    assert!(console.html.contains("127.0.0.1") || console.words().contains(&detail), "{}", console.words());
+    assert!(console.words().contains(&detail), "{}", console.words());
     assert!(console.html.contains("Place in the log"));
     for path in at("/portal") {
         let page = read(&world, &session.cookie, &path).await;
         assert!(page.status == 200 || page.status == 404, "{path}: {}", page.words());
-        for inside in [detail.as_str(), "127.0.0.1", "::1", "Place in the log", "os error", "\"seq\""] {
+        for inside in
+            [detail.as_str(), "Place in the log", "os error", "\"seq\"", "\"address\"", "\"detail\""]
+        {
             assert!(!page.html.contains(inside), "{path}: {inside}");
         }
         // Every link leads to a page of this entrance, every form and file too.
-        for part in page.html.split(['"']).filter(|part| part.starts_with('/')) {
+        let html = page.header("content-type").starts_with("text/html");
+        for part in page.html.split(['"']).filter(|_| html).filter(|part| part.starts_with('/')) {
             assert!(part.starts_with("/portal"), "{path}: {part}");
         }
     }
     let answered = read(&world, &session.cookie, &format!("/portal/deliveries/{}", ours.delivery)).await;
-    assert!(answered.words().contains("no connection to localhost"), "{}", answered.words());
+    assert!(answered.words().contains("no connection to 127.0.0.1"), "{}", answered.words());
 }
 
 /// From a mail to the second delivery: with links and forms alone.
@@ -424,7 +427,7 @@ async fn a_customer_replays_a_dead_event_without_scripts() {
     let found = read(&world, &session.cookie, &format!("/portal/find?q={}", ours.event)).await;
     assert_eq!(found.header("location"), format!("/portal/events/{}", ours.event));
     let page = read(&world, &session.cookie, found.header("location")).await;
-    assert!(page.words().contains("No. It was given up"), "{}", page.words());
+    assert!(page.words().contains("No. Given up at"), "{}", page.words());
     let replay = page.form("replay").with("reason", "we are back");
     let done = press(&world, &session.cookie, &replay).await;
     assert_eq!(done.status, 303, "{}", done.words());

@@ -34,6 +34,8 @@ pub enum Change {
     Hold,
     /// A message to the owner was begun, or ended.
     Told,
+    /// Keys or a secret of its own were replaced.
+    Keys,
 }
 
 impl Table for Changes {
@@ -58,6 +60,9 @@ pub fn fold<T: Tables>(tables: &mut T, entry: &Entry) -> Result<(), T::Error> {
         | Fact::EndpointDisabled { key, .. }
         | Fact::EndpointRemoved { key, .. }
         | Fact::EndpointResumed { key } => (of(key), Change::Hold),
+        Fact::SigningKeysChanged { key, .. } | Fact::EndpointSecretChanged { key, .. } => {
+            (of(key), Change::Keys)
+        }
         Fact::TellingBegan { key } | Fact::OwnerTold { key, .. } => (of(key), Change::Told),
         _ => return Ok(()),
     };

@@ -17,7 +17,7 @@ use crate::policy::Text;
 use crate::time::Timestamp;
 
 /// Goes up when any fold or row changes; a store whose views were made by another version is rebuilt.
-pub const FOLDS_VERSION: u32 = 9;
+pub const FOLDS_VERSION: u32 = 10;
 
 /// One keyed table of a view.
 pub trait Table {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hooklog_projections::account::Endpoint;
 use hooklog_projections::event::Event;
-use hooklog_projections::fact::{Entry, Fact};
+use hooklog_projections::fact::{Entry, Fact, Failure};
 use hooklog_projections::hour::{Hour, hour_of};
 use hooklog_projections::ids::{AccountId, AttemptId, DeliveryId, DeliveryKey, EndpointKey, EventId};
 use hooklog_projections::lifecycle::{Delivery, State};
@@ -141,6 +141,17 @@ fn of_delivery(
         requests.extend(made.map(|made| (view.attempt_id(begun.seq, begun.at), made)));
     }
     let upto = sight.upto();
+    // A receiver that asks for patience is on the log right behind the answer that it did so with.
+    let asking = story.iter().filter(|entry| {
+        matches!(&entry.fact, Fact::Failed { failure: Failure::Answered(response), .. } if response.status >= 400)
+    });
+    let behind: Vec<_> = asking.map(|entry| entry.seq.next()).filter(|seq| *seq <= upto).collect();
+    for seq in behind {
+        let entry = view.entry(seq)?;
+        if matches!(&entry.fact, Fact::EndpointGated { key, .. } if *key == endpoint_key) {
+            story.push(entry);
+        }
+    }
     for entry in view.changes(endpoint_key, (row.accepted, upto), CHANGES_MAX)? {
         // Messages to the owner may be about others: those about this one follow.
         if !matches!(&entry.fact, Fact::TellingBegan { .. } | Fact::OwnerTold { .. }) {

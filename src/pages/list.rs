@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use url::form_urlencoded;
 
 use super::parts::{icon, read, when};
-use super::text::{line, short};
+use super::text::{filled, line, short};
 use super::viewer::Viewer;
 use crate::api::accounts;
 use crate::api::paging::PageOut;
@@ -164,11 +164,11 @@ fn input(query: &Query, names: &Names, field: &Field) -> Markup {
             html! { label { span { (label) } select name=(name) {
                 option value="" { "any" }
                 @for (value, word) in *words { option value=(value) selected[*value == now] { (word) } }
-                @if !now.is_empty() && !words.iter().any(|(value, _)| *value == now) { option value=(now) selected { (now) } }
+                @if !now.is_empty() && !words.iter().any(|(value, _)| *value == now) { option value=(filled(now)) selected { (line(now, 60)) } }
             } } }
         }
         Field::Text(name, label, example) => html! {
-            label { span { (label) } input type="text" name=(name) value=(query.get(name)) placeholder=(example) maxlength="200" autocomplete="off" spellcheck="false" autocapitalize="off"; }
+            label { span { (label) } input type="text" name=(name) value=(filled(query.get(name))) placeholder=(example) maxlength="200" autocomplete="off" spellcheck="false" autocapitalize="off"; }
         },
         Field::Moment(name, label) => {
             let value: String = query.get(name).chars().take(19).collect();

@@ -124,6 +124,14 @@ pub(super) fn code(label: &str, body: Markup) -> Markup {
     html! { pre.code tabindex="0" role="group" aria-label=(label) { code { (body) } } }
 }
 
+/// The same with a button that copies it; the text stands on the page once, and in no mark.
+pub(super) fn copied(id: &str, label: &str, body: Markup) -> Markup {
+    html! {
+        pre.code #(id) tabindex="0" role="group" aria-label=(label) { code { (body) } }
+        button.scripted type="button" data-copy-of=(id) { (icon("copy")) "Copy" }
+    }
+}
+
 /// Something that is opened to be seen.
 pub(super) fn fold(summary: Markup, open: bool, body: Markup) -> Markup {
     html! { details.fold open[open] { summary { (summary) } div.folded { (body) } } }

@@ -149,6 +149,22 @@ pub(super) fn indented(text: &str) -> Option<String> {
     Some(out)
 }
 
+/// Whether a block shows every character of a text as it is, and none by a sign.
+pub(super) fn shows_as_it_is(text: &str) -> bool {
+    text.chars().all(is_seen)
+}
+
+/// A text for a field that is filled in: without what could not be seen there.
+pub(super) fn filled(text: &str) -> String {
+    text.chars().filter(|c| is_seen(*c)).collect()
+}
+
+fn is_seen(c: char) -> bool {
+    let mut out = String::new();
+    push(&mut out, c, true);
+    !out.starts_with('<')
+}
+
 /// One character, escaped; as a sign if it would not be seen or would change what is.
 fn push(out: &mut String, c: char, lines: bool) {
     match c {
@@ -192,6 +208,7 @@ mod tests {
         assert_eq!(sentence("one ` alone").0, "one ` alone");
         assert_eq!(bytes(b"a\xffb").0, "a<span class=\"ctl\">\\xff</span>b");
         assert!(line(&"x".repeat(200), 10).0.starts_with("xxxxxxxxxx<span"));
+        assert!(shows_as_it_is("a<\n\t\"é") && !shows_as_it_is("a\r") && !shows_as_it_is("\u{2028}"));
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((count(0), count(999), count(1000)), ("0".into(), "999".into(), "1\u{202f}000".into()));
         assert_eq!(

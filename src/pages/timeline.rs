@@ -125,16 +125,10 @@ fn told_of(viewer: &Viewer, seen: &Answer, fact: &Fact) -> (&'static str, &'stat
             "hold",
             html! { b { "The receiver asked for patience" } ": nothing to it before " (at(*until, seen.now)) },
         ),
-        Fact::EndpointKeptFailing { since, .. } => (
-            "bad",
-            "alert",
-            html! { b { "It only fails" } " since " (at(*since, seen.now)) ": the owner is told" },
-        ),
         Fact::SigningKeysChanged { .. } => ("off", "gear", html! { b { "Signing keys replaced" } }),
         Fact::EndpointSecretChanged { .. } => {
             ("off", "gear", html! { b { "The endpoint's own secret replaced" } })
         }
-        Fact::EndpointCreated { .. } => ("off", "endpoints", html! { b { "Endpoint made" } }),
         other => ("off", "gear", html! { b { (other.name()) } }),
     }
 }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
 use super::answer::Sheet;
-use super::parts::{at, code, copy, fold, icon, read, status, words};
+use super::parts::{at, code, copied, copy, fold, icon, read, status, words};
 use super::text::{self, short, size};
 use crate::api::answer::Told;
 use crate::api::attempts::{AttemptOut, TimingsOut};
@@ -52,7 +52,7 @@ impl Sheet<'_> {
                 }
                 @if let Some(timings) = &attempt.timings { (course(timings)) }
                 @if let Some(request) = request { h4 { "Request, as sent" } (code("The request's head", request)) }
-                @if let Some(command) = command { (fold(html! { "As a curl command " (copy(&command)) }, false, code("The request as a command", text::block(&command)))) }
+                @if let Some(command) = command { (fold(html! { "As a curl command" }, false, copied(&format!("curl-{}", attempt.id), "The request as a command", text::block(&command)))) }
                 @if attempt.status_code.is_some() {
                     h4 { "Answer" }
                     (code("The answer's head", html! {
@@ -133,10 +133,9 @@ fn curl(made: &RequestOut, payload: &Bytes, event: &str) -> String {
         }
     }
     let sent = made.body.sent(payload, event);
-    let seen = std::str::from_utf8(&sent).ok().filter(|text| {
-        text.len() <= INLINE_BYTES_MAX
-            && !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
-    });
+    // What a page shows by signs would be copied as signs.
+    let seen = std::str::from_utf8(&sent).ok();
+    let seen = seen.filter(|seen| seen.len() <= INLINE_BYTES_MAX && text::shows_as_it_is(seen));
     let body = match seen {
         Some(text) => format!("--data-raw {}", quoted(text)),
         // As the download is called.

@@ -234,6 +234,6 @@ impl View<'_> {
 fn version(change: Change) -> u32 {
     match change {
         Change::Settings(version) => version,
-        Change::Hold | Change::Told => 0,
+        Change::Hold | Change::Told | Change::Keys => 0,
     }
 }

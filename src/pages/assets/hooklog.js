@@ -7,10 +7,11 @@
   const say = (text) => { const status = one("#status"); if (status) status.textContent = text; };
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-copy]");
+    const button = event.target.closest("[data-copy], [data-copy-of]");
     if (!button) return;
     event.preventDefault();
-    navigator.clipboard?.writeText(button.dataset.copy).then(() => {
+    const text = button.dataset.copy ?? document.getElementById(button.dataset.copyOf).textContent;
+    navigator.clipboard?.writeText(text).then(() => {
       button.classList.add("done");
       say("Copied");
       setTimeout(() => button.classList.remove("done"), 1200);
