@@ -22,7 +22,7 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
     let body = html! {
         (heading(html! { "Accounts" }, html! {}))
         @if page.data.is_empty() {
-            (nothing(&query, "accounts", html! { p { "Make one from this machine:" } pre.code { code { "hooklog accounts add Acme --owner-email ops@acme.example" } } }))
+            (nothing(&query, "accounts", html! { p { "Make one from this machine:" } pre.code { code { "hooklog accounts create Acme --owner-email ops@acme.example" } } }))
         } @else {
             table.rows {
                 caption.unseen { "Accounts, oldest first" }

@@ -57,7 +57,7 @@ pub(super) fn stacked<const N: usize>(
                 }
             }
             details.figures { summary { "Figures" }
-                div.scroll { table {
+                div.scroll tabindex="0" role="group" aria-label={ "Figures: " (title) } { table {
                     caption.unseen { (title) }
                     thead { tr { th scope="col" { "From" } @for name in names { th.number scope="col" { (name) } } } }
                     tbody { @for column in columns.iter().rev() { tr {

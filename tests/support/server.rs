@@ -78,6 +78,12 @@ impl Host {
         self
     }
 
+    /// Wanting a key from whoever comes over TCP.
+    pub fn closed(mut self) -> Host {
+        self.flags.retain(|flag| flag != "--open-loopback");
+        self
+    }
+
     /// Listening at an address of its own.
     pub fn at(mut self, address: &str) -> Host {
         self.flags[1] = address.to_owned();

@@ -74,14 +74,17 @@
   }
 
   // The secret of a link to the portal: out of the address, into the form. It goes nowhere before the button is pressed.
+  // An address that is pasted over this page's own loads nothing: the browser only says that the fragment changed.
   const enter = one("form.enter");
-  if (enter && location.hash.startsWith("#hl_link_")) {
+  const take = () => {
+    if (!location.hash.startsWith("#hl_link_")) return;
     enter.elements.link.value = location.hash.slice(1);
     one(".paste").hidden = true;
     const ready = one(".ready");
     if (ready) ready.hidden = false;
     history.replaceState(null, "", location.pathname);
-  }
+  };
+  if (enter) { take(); addEventListener("hashchange", take); }
 
   let went = 0;
   document.addEventListener("keydown", (event) => {
