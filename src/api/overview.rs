@@ -11,7 +11,7 @@ use hooklog_projections::hour::{Hour, hour_of};
 use hooklog_projections::ids::{AccountId, EndpointKey};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::Text;
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 
 use super::ApiState;
 use super::deliveries::{self, Wanted};
@@ -21,7 +21,7 @@ use super::wire::{DeliveryOut, Include};
 use crate::views::View;
 use crate::views::history::Filter;
 
-/// Endpoints that are looked at for what is due and what fails.
+/// Endpoints that are looked at for what fails.
 const ENDPOINTS_MAX: usize = 5_000;
 /// Accounts whose figures are added up.
 const ACCOUNTS_MAX: usize = 1_000;
@@ -38,8 +38,8 @@ pub(crate) struct Overview {
     pub counts: Counts,
     /// By hour since 1970, the newest last; hours in which nothing happened are left out.
     pub hours: BTreeMap<u32, Hour>,
-    /// What has waited longest for its turn, past its time.
-    pub oldest_due: Option<(EndpointKey, Timestamp)>,
+    /// How late the oldest due attempt is through us; 0 if none is.
+    pub late: Millis,
     /// Those that only fail or are held, the longest first.
     pub troubled: Vec<Troubled>,
     pub troubled_count: usize,
@@ -82,7 +82,7 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
     let mut complete = accounts.len() <= ACCOUNTS_MAX;
     let last = hour_of(now);
     let mut hours: BTreeMap<u32, Hour> = BTreeMap::new();
-    let (mut oldest_due, mut troubled, mut seen) = (None, Vec::new(), 0);
+    let (mut troubled, mut seen) = (Vec::new(), 0);
     for (id, _) in accounts.iter().take(ACCOUNTS_MAX) {
         for (hour, figures) in view.hours(*id, None, (last - (HOURS - 1), last), HOURS as usize)? {
             hours.entry(hour).or_default().add(&figures);
@@ -97,12 +97,6 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
                 continue;
             }
             let lane = view.lane(key)?;
-            if lane.waiting > 0 && endpoint.hold.is_none() && lane.gate_until <= now {
-                let due = view.oldest_due(key)?.map(|due| due.due_at).filter(|due| *due <= now);
-                if let Some(due) = due.filter(|due| oldest_due.is_none_or(|(_, known)| *due < known)) {
-                    oldest_due = Some((key, due));
-                }
-            }
             if endpoint.hold.is_some() || lane.failing_since.is_some() {
                 troubled.push(Troubled { key, endpoint, lane });
             }
@@ -122,7 +116,7 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
         now,
         counts: view.counts(account)?,
         hours,
-        oldest_due,
+        late: super::health::late(api, account),
         troubled,
         troubled_count,
         newest,

@@ -1,19 +1,17 @@
 //! How the rest of the program speaks to the engine: asks and waits, reads what was published, and sees how
 //! it fares. Never blocks an async thread for long, and never decides.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::Seq;
-use hooklog_projections::time::Millis;
-use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Semaphore, oneshot};
 
-use super::driver::{Control, Message, STUCK_AFTER};
-use super::{Answer, Command, Engine, Rejection};
-use crate::log::{self, Disk, Snapshot, Watchdog};
+use super::driver::{Control, Message};
+pub use super::health::Health;
+use super::{Answer, Command, Rejection};
+use crate::log::{self, Disk, Snapshot};
 use crate::views::View;
 use crate::views::check::{self, Report};
 use crate::views::query::Published;
@@ -29,86 +27,6 @@ pub struct Handle {
     health: Arc<Health>,
     /// One rebuild or check at a time.
     maintenance: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// How the engine fares, for health checks and monitors.
-#[derive(Default)]
-pub struct Health {
-    pub(super) watchdog: Watchdog,
-    pub(super) ended: Arc<Notify>,
-    pub(super) owed: Notify,
-    closing: CancellationToken,
-    pub(super) bulk: Notify,
-    draining: AtomicBool,
-    has_ended: AtomicBool,
-    room: AtomicBool,
-    in_flight: AtomicU64,
-    turned_at: AtomicU64,
-    error: Mutex<Option<String>>,
-}
-
-impl Health {
-    /// Why nothing is taken in, if so.
-    pub fn trouble(&self, monotonic: Millis) -> Option<String> {
-        if self.has_ended.load(Ordering::Acquire) {
-            let error = self.error.lock().expect("no holder panics").clone();
-            return Some(error.unwrap_or_else(|| "stopped".into()));
-        }
-        if self.draining.load(Ordering::Acquire) {
-            return Some("draining".into());
-        }
-        if self.watchdog.stuck_for(monotonic.0).is_some_and(|stuck| stuck >= STUCK_AFTER.0) {
-            return Some("a write to the store does not return".into());
-        }
-        if !self.room.load(Ordering::Acquire) {
-            return Some("the disk is nearly full".into());
-        }
-        None
-    }
-
-    /// Whether a write has been under way for so long that it will not return.
-    pub fn stuck(&self, monotonic: Millis) -> bool {
-        self.watchdog.stuck_for(monotonic.0).is_some_and(|stuck| stuck >= STUCK_AFTER.0)
-    }
-
-    /// Requests out.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Acquire)
-    }
-
-    /// Waits until deliveries died whose owner is to be told. One waiter.
-    pub async fn owed(&self) {
-        self.owed.notified().await;
-    }
-
-    /// Cancelled when the engine drains, or has ended: whoever only listens is to go.
-    pub fn closing(&self) -> &CancellationToken {
-        &self.closing
-    }
-
-    /// Waits until a bulk replay began or was called off. One waiter.
-    pub async fn bulk(&self) {
-        self.bulk.notified().await;
-    }
-
-    pub(super) fn turned(&self, engine: &Engine, monotonic: Millis) {
-        self.room.store(engine.log.has_room(), Ordering::Release);
-        self.in_flight.store(engine.in_flight.len() as u64, Ordering::Release);
-        self.turned_at.store(monotonic.0, Ordering::Release);
-    }
-
-    pub(super) fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
-        self.closing.cancel();
-    }
-
-    pub(super) fn end(&self, error: Option<String>) {
-        *self.error.lock().expect("no holder panics") = error;
-        self.has_ended.store(true, Ordering::Release);
-        self.closing.cancel();
-        self.ended.notify_waiters();
-        self.ended.notify_one();
-    }
 }
 
 impl Handle {
@@ -148,6 +66,12 @@ impl Handle {
     /// How the engine fares.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Stops the scheduler and nothing else, as a fault in it would: for tests of what notices.
+    #[doc(hidden)]
+    pub fn stop_scheduler(&self) {
+        let _ = self.sender.send(Message::Control(Control::StopScheduler));
     }
 
     /// Folds all views anew and switches to them, while everything goes on. Blocks its thread: call it from a

@@ -16,10 +16,8 @@ use super::viewer::Viewer;
 use crate::api::overview::{HOURS, Overview, Troubled, read};
 use crate::api::problem::Problem;
 use crate::api::query::Params;
+use crate::engine::health::LATE;
 use crate::explain::span;
-
-/// What is due waits so long at most before it is an alarm (the brief's).
-const LATE: Millis = Millis::from_secs(300);
 
 pub(super) const OUTCOMES: [&str; 4] = ["delivered", "refused (3xx, 4xx)", "server error (5xx)", "no answer"];
 pub(super) const TONES: [&str; 4] = ["good", "refuse", "bad", "silent"];
@@ -61,7 +59,7 @@ fn trouble(seen: &Overview) -> Markup {
         }
         @if let Some(late) = late {
             p.banner.bad role="alert" { (icon("alert")) span {
-                b { "Deliveries are late: " } "one has been due for " (span(late)) ". "
+                b { "Deliveries are late: " } "the oldest by " (span(late)) ", through this server and not through its receiver. "
                 "Look whether all permits are used up (" (count(seen.in_flight)) " requests are out), and at the server's log."
             } }
         }
@@ -69,7 +67,7 @@ fn trouble(seen: &Overview) -> Markup {
 }
 
 fn late(seen: &Overview) -> Option<Millis> {
-    seen.oldest_due.map(|(_, due)| seen.now.since(due)).filter(|late| *late > LATE)
+    (seen.late > LATE).then_some(seen.late)
 }
 
 fn strip(seen: &Overview) -> Markup {
@@ -79,7 +77,7 @@ fn strip(seen: &Overview) -> Markup {
     seen.hours.range(last.saturating_sub(1)..).for_each(|(_, figures)| hour.add(figures));
     let today = last - last % 24;
     let dead: u64 = seen.hours.range(today..).map(|(_, figures)| figures.dead).sum();
-    let due = seen.oldest_due.map(|(_, due)| span(seen.now.since(due)));
+    let due = (seen.late > Millis(0)).then(|| span(seen.late));
     let since = crate::explain::moment_near(since, seen.now);
     let since = format!("since {}", since.strip_suffix(":00 UTC").unwrap_or(&since));
     let p95 = hour.took_at(95).map_or_else(|| "–".into(), span);
@@ -93,7 +91,7 @@ fn strip(seen: &Overview) -> Markup {
     };
     html! {
         dl.strip {
-            (toned("Oldest due", due.as_deref().unwrap_or("none"), "past its time", if late(seen).is_some() { "bad" } else { "off" }))
+            (toned("Oldest due", due.as_deref().unwrap_or("on time"), "late through this server", if late(seen).is_some() { "bad" } else { "off" }))
             (toned("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
             (toned("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
             (toned("p95 of an attempt", &p95, &since, "off"))
