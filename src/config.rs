@@ -413,7 +413,9 @@ impl Layer {
 
     /// Who hears that this server stands still.
     fn alerts(&self, owners: &Channel) -> Result<alert::Options, Failure> {
-        let url = |name: &str, url: Option<&url::Url>| match url.map(|url| guard::check_operator_url(url.as_str())) {
+        let url = |name: &str, url: Option<&url::Url>| match url
+            .map(|url| guard::check_operator_url(url.as_str()))
+        {
             None => Ok(None),
             Some(Ok(url)) => Ok(Some(url.to_string())),
             Some(Err(refusal)) => Err(Failure::usage(format!("{name}: {refusal}"))),

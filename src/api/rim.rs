@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
+use super::access::Right;
 use super::problem::{Kind, Problem};
 use super::quotas::Told;
 use super::routes::Refused;
-use super::access::Right;
 use super::{ApiState, access, idempotency};
 use crate::clock::SystemChance;
 use crate::ids::drawn;

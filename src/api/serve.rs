@@ -75,7 +75,8 @@ pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToke
     let open = TaskTracker::new();
     let door = |limits| Door { crowd: Arc::new(Crowd::new(limits)), open: open.clone(), stop: stop.clone() };
     // A crowd at the API keeps no monitor out.
-    let (door, admin_door) = (door(limits), door(Connections { max: ADMIN_MAX, per_source_max: ADMIN_MAX, ..limits }));
+    let (door, admin_door) =
+        (door(limits), door(Connections { max: ADMIN_MAX, per_source_max: ADMIN_MAX, ..limits }));
     let tcp = async {
         if let Some(listener) = listeners.tcp {
             door.accept(Listener::Tcp(listener), router(state.clone())).await;

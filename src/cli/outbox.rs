@@ -293,7 +293,9 @@ pub fn looking_at(outbox: &Outbox, api: &ApiState, clock: Arc<dyn Clock>) -> Abo
     let (address, table, api) = (outbox.address.clone(), outbox.table.clone(), api.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            let standing = async { Ok::<_, Failure>(rows::standing(&connected(&address, &table).await?, &table).await?) };
+            let standing = async {
+                Ok::<_, Failure>(rows::standing(&connected(&address, &table).await?, &table).await?)
+            };
             match standing.await {
                 Ok(standing) => api.note_outbox(metrics::Outbox {
                     waiting: u64::try_from(standing.waiting).unwrap_or(0),

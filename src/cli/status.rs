@@ -119,8 +119,10 @@ impl Status {
             ("log", format!("{} entries · {gib:.1} GiB free{write}", self.head)),
         ];
         if let Some(outbox) = &self.outbox {
-            let oldest = if outbox.waiting == 0 { String::new() } else { format!(", {}", span(outbox.oldest_ms)) };
-            lines.push(("outbox", format!("{} waiting{oldest} · {} refused", outbox.waiting, outbox.refused)));
+            let oldest =
+                if outbox.waiting == 0 { String::new() } else { format!(", {}", span(outbox.oldest_ms)) };
+            lines
+                .push(("outbox", format!("{} waiting{oldest} · {} refused", outbox.waiting, outbox.refused)));
         }
         lines.push(("store", escape(&self.store_id).into_owned()));
         lines

@@ -66,8 +66,8 @@ pub(super) enum Control {
     Switch(Box<Rebuilt>, oneshot::Sender<Result<(), rebuild::Error>>),
     /// Make no more attempts, take no more events. Answers when the last attempt was let go.
     Drain(oneshot::Sender<()>),
-    /// Start nothing any more, as if the scheduler were at fault.
-    StopScheduler,
+    /// Start nothing, as if the scheduler were at fault; or go on.
+    FaultScheduler(bool),
     /// End.
     Stop,
 }
@@ -199,7 +199,8 @@ impl Driver {
 
     fn turns(&mut self) -> Result<(), Fatal> {
         let now = self.clock.monotonic();
-        let mut upkeep = Upkeep { beat_at: now, marked_at: now, rotated_at: now, looked_at: None, unmarked: false };
+        let mut upkeep =
+            Upkeep { beat_at: now, marked_at: now, rotated_at: now, looked_at: None, unmarked: false };
         let mut more = true;
         loop {
             let first = if more { None } else { self.wait() };
@@ -333,7 +334,7 @@ impl Driver {
                 self.health.drain();
                 self.drains.push(reply);
             }
-            Message::Control(Control::StopScheduler) => self.engine.set_sending(false),
+            Message::Control(Control::FaultScheduler(stands)) => self.engine.set_sending(!stands),
             Message::Control(Control::Stop) => return Ok(true),
         }
         Ok(false)

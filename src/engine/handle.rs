@@ -68,10 +68,10 @@ impl Handle {
         &self.health
     }
 
-    /// Stops the scheduler and nothing else, as a fault in it would: for tests of what notices.
+    /// Makes the scheduler stand still and nothing else, as a fault in it would, or go on: for tests of what notices.
     #[doc(hidden)]
-    pub fn stop_scheduler(&self) {
-        let _ = self.sender.send(Message::Control(Control::StopScheduler));
+    pub fn fault_scheduler(&self, stands: bool) {
+        let _ = self.sender.send(Message::Control(Control::FaultScheduler(stands)));
     }
 
     /// Folds all views anew and switches to them, while everything goes on. Blocks its thread: call it from a

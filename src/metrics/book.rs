@@ -191,12 +191,7 @@ impl Book {
         seconds
     }
 
-    pub(super) fn duration(
-        &mut self,
-        name: &str,
-        help: &'static str,
-        buckets: &'static [f64],
-    ) -> Histogram {
+    pub(super) fn duration(&mut self, name: &str, help: &'static str, buckets: &'static [f64]) -> Histogram {
         let histogram = Histogram::new(buckets.iter().copied());
         self.registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         self.describe((format!("{name}_seconds"), "histogram", "seconds"), Vec::new(), help);

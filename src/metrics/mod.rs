@@ -414,7 +414,8 @@ impl Metrics {
         let _alone = self.scraped.lock().expect("no holder panics");
         self.set(now);
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.book.registry).expect("a string takes it all");
+        prometheus_client::encoding::text::encode(&mut text, &self.book.registry)
+            .expect("a string takes it all");
         text
     }
 
