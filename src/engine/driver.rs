@@ -205,7 +205,7 @@ impl Driver {
         loop {
             let first = if more { None } else { self.wait() };
             let mut stop = false;
-            let now = self.now();
+            let (now, at) = (self.now(), self.clock.monotonic());
             self.engine.begin(now);
             let mut next = first.or_else(|| self.poll());
             while let Some(message) = next {
@@ -230,6 +230,7 @@ impl Driver {
             for drained in self.drains.drain(..) {
                 let _ = drained.send(());
             }
+            self.look(&mut upkeep, at);
             self.upkeep(&mut upkeep, wrote)?;
             if stop {
                 let now = self.now();
@@ -241,15 +242,19 @@ impl Driver {
         }
     }
 
+    /// Tells what is late, once a second; the turn began at `at`.
+    fn look(&self, upkeep: &mut Upkeep, at: Millis) {
+        if upkeep.looked_at.is_none_or(|before| at.0.saturating_sub(before.0) >= LOOK.0) {
+            upkeep.looked_at = Some(at);
+            self.health.looked(self.engine.look(), self.engine.now(), at);
+        }
+    }
+
     /// What is done every second, every few seconds, and every hour.
     fn upkeep(&mut self, upkeep: &mut Upkeep, wrote: bool) -> Result<(), Fatal> {
         let now = self.clock.monotonic();
         let over = |since: Millis, span: Millis| now.0.saturating_sub(since.0) >= span.0;
         upkeep.unmarked |= wrote;
-        if upkeep.looked_at.is_none_or(|at| over(at, LOOK)) {
-            upkeep.looked_at = Some(now);
-            self.health.looked(self.engine.look(), self.engine.now(), now);
-        }
         if over(upkeep.beat_at, HEARTBEAT) {
             (upkeep.beat_at, upkeep.marked_at, upkeep.unmarked) = (now, now, false);
             self.health.watchdog.enter(now.0);
