@@ -191,7 +191,7 @@ mod tests {
             let started = drain(&mut scheduler, &mut disk, now).len();
             let late = scheduler.look(now).first.map_or(0, |first| now.since(first).0);
             worst = worst.max(late);
-            now += Millis(1_000);
+            now = now + Millis(1_000);
             (0..started).for_each(|_| scheduler.handle_ended(endpoint(1), now));
         }
         drain(&mut scheduler, &mut disk, now);
@@ -282,7 +282,7 @@ mod tests {
         let mut now = BEGIN;
         for _ in 0..200 {
             let started = drain(&mut scheduler, &mut disk, now);
-            now += Millis(1_000);
+            now = now + Millis(1_000);
             for (n, _) in started {
                 scheduler.handle_ended(endpoint(n), now);
             }

@@ -30,7 +30,7 @@ pub(super) fn open() -> LaneLimits {
 
 #[derive(Default)]
 pub(super) struct Disk {
-    rows: BTreeSet<(EndpointKey, DueEntry)>,
+    pub(super) rows: BTreeSet<(EndpointKey, DueEntry)>,
     reads: usize,
 }
 
