@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hooklog_projections::time::{Millis, Timestamp};
 
@@ -14,6 +14,10 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// A clock that only goes forward, from any start. Waits and time-outs.
     fn monotonic(&self) -> Millis;
+    /// The same clock as finely as it goes: for measuring what takes less than a millisecond.
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.monotonic().0)
+    }
 }
 
 /// A source of draws.
@@ -59,6 +63,10 @@ impl Clock for SystemClock {
 
     fn monotonic(&self) -> Millis {
         Millis(self.start.elapsed().as_millis() as u64)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 }
 

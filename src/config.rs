@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hooklog::alert;
 use hooklog::api::{ApiOptions, DATA_BYTES_MAX, Look, OperatorToken, Quotas, serve};
 use hooklog::delivery::Key;
 use hooklog::delivery::client::{Login, Relay, Security};
@@ -35,7 +36,10 @@ pub const LISTEN: &str = "127.0.0.1:8474";
 pub const STORE: &str = "./hooklog-store";
 
 /// The environment variables that mean something to Hooklog.
-const VARIABLES: [&str; 47] = [
+const VARIABLES: [&str; 51] = [
+    "HOOKLOG_ADMIN_LISTEN",
+    "HOOKLOG_ALERT_EMAIL",
+    "HOOKLOG_ALERT_URL",
     "HOOKLOG_ALLOW",
     "HOOKLOG_ALLOW_HTTP",
     "HOOKLOG_CONFIG",
@@ -64,6 +68,7 @@ const VARIABLES: [&str; 47] = [
     "HOOKLOG_OUTBOX_TABLE",
     "HOOKLOG_OUTBOX_URL",
     "HOOKLOG_OUTBOX_URL_FILE",
+    "HOOKLOG_PING_URL",
     "HOOKLOG_PORTAL_COLOUR",
     "HOOKLOG_PORTAL_NAME",
     "HOOKLOG_PROFILE",
@@ -207,6 +212,19 @@ pub struct Layer {
     /// Hours of nothing but failures after which an endpoint's owner is told; nobody is, unless this is set
     #[arg(long, env = "HOOKLOG_FAILING_NOTICE_HOURS", hide_env_values = true, value_name = "HOURS")]
     pub failing_notice_hours: Option<u64>,
+    /// Where monitors find /metrics, /healthz and /readyz, without a key, such as 127.0.0.1:8475; nowhere, unless this
+    /// is set
+    #[arg(long, env = "HOOKLOG_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDR:PORT")]
+    pub admin_listen: Option<SocketAddr>,
+    /// The operator's address, told by smtp_server when deliveries are late through this server
+    #[arg(long, env = "HOOKLOG_ALERT_EMAIL", hide_env_values = true, value_name = "ADDRESS")]
+    pub alert_email: Option<MailboxText>,
+    /// Where the same is posted to instead, signed with the notifications key
+    #[arg(long, env = "HOOKLOG_ALERT_URL", hide_env_values = true, value_name = "URL")]
+    pub alert_url: Option<url::Url>,
+    /// A dead-man's switch: a POST every minute for as long as all is well
+    #[arg(long, env = "HOOKLOG_PING_URL", hide_env_values = true, value_name = "URL")]
+    pub ping_url: Option<url::Url>,
     /// A file with the URL (postgres://…) of a database with an outbox, whose rows are handed over. The URL may be in
     /// HOOKLOG_OUTBOX_URL
     #[arg(long, env = "HOOKLOG_OUTBOX_URL_FILE", hide_env_values = true, value_name = "FILE")]
@@ -230,6 +248,10 @@ pub struct Config {
     pub api: ApiOptions,
     /// Where owners' messages go.
     pub owners: Channel,
+    /// Where monitors find metrics and health.
+    pub admin_listen: Option<SocketAddr>,
+    /// Who hears that this server stands still.
+    pub alerts: alert::Options,
     /// Where events come from besides the API.
     #[cfg(feature = "postgres")]
     pub outbox: Option<Outbox>,
@@ -299,6 +321,10 @@ impl Layer {
             smtp_password_file: self.smtp_password_file.or(below.smtp_password_file),
             mail_from: self.mail_from.or(below.mail_from),
             failing_notice_hours: self.failing_notice_hours.or(below.failing_notice_hours),
+            admin_listen: self.admin_listen.or(below.admin_listen),
+            alert_email: self.alert_email.or(below.alert_email),
+            alert_url: self.alert_url.or(below.alert_url),
+            ping_url: self.ping_url.or(below.ping_url),
             outbox_url_file: self.outbox_url_file.or(below.outbox_url_file),
             outbox_table: self.outbox_table.or(below.outbox_table),
             wait_divisor: self.wait_divisor.or(below.wait_divisor),
@@ -311,6 +337,7 @@ impl Layer {
     /// Values that mean nothing, and secrets that cannot be read.
     pub fn resolve(self) -> Result<Config, Failure> {
         let owners = self.owners()?;
+        let alerts = self.alerts(&owners)?;
         let folder = self.store.unwrap_or_else(|| STORE.into());
         let mut store = store::Options::new(folder);
         if let Some(text) = secret_variable("HOOKLOG_MASTER_KEY") {
@@ -389,9 +416,48 @@ impl Layer {
             store,
             api,
             owners,
+            admin_listen: self.admin_listen,
+            alerts,
             #[cfg(feature = "postgres")]
             outbox: outbox(self.outbox_url_file.as_deref(), self.outbox_table.as_deref())?,
         })
+    }
+
+    /// Who hears that this server stands still.
+    fn alerts(&self, owners: &Channel) -> Result<alert::Options, Failure> {
+        let url = |name: &str, url: Option<&url::Url>| match url
+            .map(|url| guard::check_operator_url(url.as_str()))
+        {
+            None => Ok(None),
+            Some(Ok(url)) => Ok(Some(url.to_string())),
+            Some(Err(refusal)) => Err(Failure::usage(format!("{name}: {refusal}"))),
+        };
+        let alert_url = url("alert_url", self.alert_url.as_ref())?;
+        let channel = match (alert_url, owners) {
+            (Some(_), _) if self.alert_email.is_some() => {
+                let both = "alert_email and alert_url are both set: the operator is told by one of them";
+                return Err(Failure::usage(both));
+            }
+            (Some(url), _) => Channel::Service { url, key: self.notifications_key()? },
+            (None, Channel::Mail { .. }) if self.alert_email.is_some() => owners.clone(),
+            (None, _) if self.alert_email.is_some() => {
+                return Err(Failure::usage("alert_email wants smtp_server too: mail needs a way to go"));
+            }
+            (None, _) => Channel::Log,
+        };
+        Ok(alert::Options {
+            channel,
+            email: self.alert_email.as_ref().map(|mailbox| mailbox.0.email.to_string()),
+            ping_url: url("ping_url", self.ping_url.as_ref())?,
+            base: self.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned()),
+        })
+    }
+
+    /// Signs what is posted to the product's own services.
+    fn notifications_key(&self) -> Result<Option<Key>, Failure> {
+        let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
+        let key = key.map(|text| Key::parse(&text)).transpose();
+        key.map_err(|error| Failure::usage(format!("notifications key: {error}")))
     }
 
     /// Where owners' messages go: to one place.
@@ -402,9 +468,7 @@ impl Layer {
             if beside {
                 return wrong("smtp_security, smtp_username and mail_from are of no use without smtp_server");
             }
-            let key = secret("HOOKLOG_NOTIFICATIONS_KEY", self.notifications_key_file.as_deref())?;
-            let key = key.map(|text| Key::parse(&text)).transpose();
-            let key = key.map_err(|error| Failure::usage(format!("notifications key: {error}")))?;
+            let key = self.notifications_key()?;
             return Ok(match &self.notifications_url {
                 Some(url) => Channel::Service { url: url.to_string(), key },
                 None => Channel::Log,
@@ -568,6 +632,29 @@ mod tests {
         assert!(refused(&format!("{from}\nsmtp_security = 'ssl'")).contains("`ssl`"));
         assert!(refused(&format!("{from}\nsmtp_username = 'u'")).contains("password"));
         assert!(refused(&format!("{from}\nnotifications_url = 'http://n.example/'")).contains("both"));
+    }
+
+    #[test]
+    fn the_operator_is_told_by_one_way_that_is_whole() {
+        let alerts = |text: &str| from(text).map(|config| config.alerts);
+        let silent = alerts("").expect("nothing");
+        assert!(matches!(silent.channel, Channel::Log) && silent.ping_url.is_none());
+        let posted = alerts("alert_url = 'http://pager.internal/a'\nping_url = 'https://hc.example/ping/1'");
+        let posted = posted.expect("a service");
+        assert!(matches!(posted.channel, Channel::Service { url, .. } if url == "http://pager.internal/a"));
+        assert_eq!(posted.ping_url.as_deref(), Some("https://hc.example/ping/1"));
+        let mail = "smtp_server = 'mail.example:587'\nmail_from = 'h@a.example'";
+        let mailed = alerts(&format!("{mail}\nalert_email = 'On call <oncall@a.example>'")).expect("mail");
+        assert!(matches!(mailed.channel, Channel::Mail { .. }));
+        assert_eq!(mailed.email.as_deref(), Some("oncall@a.example"));
+        // Owners may have mail while nobody is on call: that is the log's then.
+        assert!(matches!(alerts(mail).expect("mail").channel, Channel::Log));
+        let refused = |text: &str| alerts(text).map(drop).expect_err(text);
+        assert!(refused("alert_email = 'a@b.example'").contains("smtp_server"));
+        assert!(refused(&format!("{mail}\nalert_email = 'nobody'")).contains("no address"));
+        let both = format!("{mail}\nalert_email = 'a@b.example'\nalert_url = 'http://a.internal/'");
+        assert!(refused(&both).contains("both"));
+        assert!(refused("ping_url = 'ftp://a.example/'").contains("ping_url"));
     }
 
     #[test]

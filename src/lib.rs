@@ -9,10 +9,12 @@
 //! | [`log`] | batches on disk and back, whatever they mean |
 //! | [`views`] | the folds' rows on disk: reads, rebuilds, checks |
 //! | [`scheduler`] | what to send next, within all limits |
+//! | [`metrics`] | what a process measures of itself |
 //! | [`delivery`] | one request to one receiver |
 //! | [`engine`] | the one writer that decides |
 //! | [`explain`] | one answer to "did we send it?" |
 //! | [`notify`] | telling owners |
+//! | [`alert`] | telling the operator that it stands still |
 //! | [`replays`] | bulk replays at work |
 //! | [`api`] | HTTP in, commands out |
 //! | `outbox` | events out of an application's own PostgreSQL (feature `postgres`) |
@@ -20,6 +22,7 @@
 //! | [`store`] | a folder opened: log, master key, engine, courier |
 //! | [`embed`] | all of it in a program of one's own: begin here |
 
+pub mod alert;
 pub mod api;
 pub mod clock;
 pub mod delivery;
@@ -28,6 +31,7 @@ pub mod engine;
 pub mod explain;
 pub mod ids;
 pub mod log;
+pub mod metrics;
 pub mod notify;
 #[cfg(feature = "postgres")]
 pub mod outbox;

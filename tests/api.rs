@@ -954,7 +954,7 @@ async fn both_listeners_serve_and_stop() {
     assert_eq!(mode & 0o777, 0o600);
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serve(
-        Listeners { tcp: Some(tcp), unix: Some(unix) },
+        Listeners { tcp: Some(tcp), unix: Some(unix), admin: None },
         world.state.clone(),
         stop.clone(),
     ));
@@ -984,8 +984,11 @@ async fn slow_heads_and_bodies_are_cut() {
     let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = tcp.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let serving =
-        tokio::spawn(serve(Listeners { tcp: Some(tcp), unix: None }, world.state.clone(), stop.clone()));
+    let serving = tokio::spawn(serve(
+        Listeners { tcp: Some(tcp), ..Listeners::default() },
+        world.state.clone(),
+        stop.clone(),
+    ));
     for (sent, wanted) in [
         ("GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ", ""),
         ("", ""),

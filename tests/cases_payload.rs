@@ -296,7 +296,8 @@ async fn c08_the_limit_is_kept_to_the_byte_and_the_refusal_can_be_read() {
     let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = tcp.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(serve(Listeners { tcp: Some(tcp), unix: None }, world.api(), stop.clone()));
+    let serving =
+        tokio::spawn(serve(Listeners { tcp: Some(tcp), ..Listeners::default() }, world.api(), stop.clone()));
 
     let head = |id: &str, framing: &str| {
         format!(

@@ -207,7 +207,8 @@ fn serve_says_where_it_listens_and_stops_when_told() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777, 0o600);
     server.stop();
     assert!(!store.join("hooklog.sock").exists());
-    hooklog(&["status", "--store", text(&store)]).ends(0);
+    let stopped = hooklog(&["status", "--store", text(&store)]).ends(8);
+    assert!(stopped.out.starts_with("server          stopped"), "{}", stopped.out);
 }
 
 #[test]

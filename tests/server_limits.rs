@@ -31,7 +31,11 @@ impl Serving {
         let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = tcp.local_addr().expect("an address");
         let stop = CancellationToken::new();
-        let task = tokio::spawn(serve(Listeners { tcp: Some(tcp), unix: None }, state.clone(), stop.clone()));
+        let task = tokio::spawn(serve(
+            Listeners { tcp: Some(tcp), ..Listeners::default() },
+            state.clone(),
+            stop.clone(),
+        ));
         Serving { address, stop, task }
     }
 

@@ -206,6 +206,18 @@ fn gated<T: Tables>(
     tables.put::<Gates>(&key, &gates)
 }
 
+/// How an attempt ended, as one of [`CLASS_NAMES`]; `None` for facts that end none.
+pub fn class_of(fact: &Fact) -> Option<&'static str> {
+    let class = match fact {
+        Fact::Delivered { response, .. } | Fact::Failed { failure: Failure::Answered(response), .. } => {
+            of_response(response)
+        }
+        Fact::Failed { failure: Failure::Error { class, .. }, .. } => of_error(*class),
+        _ => return None,
+    };
+    Some(CLASS_NAMES[class])
+}
+
 fn of_response(response: &Response) -> usize {
     // A worker did it.
     let Some(status) = response.code() else { return 13 };

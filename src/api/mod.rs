@@ -15,9 +15,11 @@
 //! | `envelope`, `fields`, `policies`, `query` | what comes in, read strictly |
 //! | `wire`, `paging`, `cursor`, `problem` | what goes out |
 //! | `rim`, [`serve`] | what every request passes |
+//! | `admin` | what monitors ask, at an address of its own |
 
 pub mod access;
 pub(crate) mod accounts;
+mod admin;
 pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod audit;
@@ -95,6 +97,7 @@ use crate::clock::Clock;
 use crate::delivery::guard;
 use crate::engine::handle::Handle;
 use crate::engine::{Answer, Command, ServerPolicy};
+use crate::metrics::Outbox;
 use crate::secrets::MasterKey;
 use crate::views::View;
 
@@ -180,11 +183,11 @@ struct Shared {
     consoles: Sessions<console::Staff>,
     /// The forms of pages that were acted upon.
     forms: form::Done,
-    /// How late deliveries are, as it was last looked up.
-    late: notices::Late,
     last_used: std::sync::Mutex<keys::LastUsed>,
     /// One change of settings at a time: each is read, merged and written whole.
     changing: Mutex<()>,
+    /// What an outbox that this process relays from was last seen to hold.
+    outbox: std::sync::Mutex<Outbox>,
 }
 
 impl ApiState {
@@ -211,9 +214,9 @@ impl ApiState {
             sessions: Sessions::new(),
             consoles: Sessions::new(),
             forms: Default::default(),
-            late: Default::default(),
             last_used: Default::default(),
             changing: Mutex::default(),
+            outbox: Default::default(),
         };
         ApiState {
             shared: Arc::new(shared),

@@ -11,20 +11,20 @@ use hooklog_projections::hour::{Hour, hour_of};
 use hooklog_projections::ids::{AccountId, EndpointKey};
 use hooklog_projections::lane::Lane;
 use hooklog_projections::policy::Text;
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 
+use super::ApiState;
 use super::deliveries::{self, Wanted};
 use super::paging::Asked;
 use super::problem::Problem;
 use super::wire::{DeliveryOut, Include};
-use super::{ApiState, notices};
 use crate::views::View;
 use crate::views::history::Filter;
 
-/// Endpoints that are looked at for what is due and what fails.
-pub(super) const ENDPOINTS_MAX: usize = 5_000;
+/// Endpoints that are looked at for what fails.
+const ENDPOINTS_MAX: usize = 5_000;
 /// Accounts whose figures are added up.
-pub(super) const ACCOUNTS_MAX: usize = 1_000;
+const ACCOUNTS_MAX: usize = 1_000;
 /// Endpoints that are shown as failing or held.
 const TROUBLED_MAX: usize = 10;
 /// Hours of the chart.
@@ -38,8 +38,8 @@ pub(crate) struct Overview {
     pub counts: Counts,
     /// By hour since 1970, the newest last; hours in which nothing happened are left out.
     pub hours: BTreeMap<u32, Hour>,
-    /// What has waited longest for its turn, past its time.
-    pub oldest_due: Option<Timestamp>,
+    /// How late the oldest due attempt is through us; 0 if none is.
+    pub late: Millis,
     /// Those that only fail or are held, the longest first.
     pub troubled: Vec<Troubled>,
     pub troubled_count: usize,
@@ -79,7 +79,7 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
     let mut complete = accounts.len() <= ACCOUNTS_MAX;
     let last = hour_of(now);
     let mut hours: BTreeMap<u32, Hour> = BTreeMap::new();
-    let (mut oldest_due, mut troubled, mut seen) = (None, Vec::new(), 0);
+    let (mut troubled, mut seen) = (Vec::new(), 0);
     for (id, _) in accounts.iter().take(ACCOUNTS_MAX) {
         for (hour, figures) in view.hours(*id, None, (last - (HOURS - 1), last), HOURS as usize)? {
             hours.entry(hour).or_default().add(&figures);
@@ -94,8 +94,6 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
                 continue;
             }
             let lane = view.lane(key)?;
-            let due = notices::due(view, key, &endpoint, &lane, now)?;
-            oldest_due = [oldest_due, due].into_iter().flatten().min();
             if endpoint.hold.is_some() || lane.failing_since.is_some() {
                 troubled.push(Troubled { key, endpoint, lane });
             }
@@ -115,7 +113,7 @@ pub(crate) fn read(api: &ApiState, view: &View<'_>, account: Option<AccountId>) 
         now,
         counts: view.counts(account)?,
         hours,
-        oldest_due,
+        late: super::health::late(api, account),
         troubled,
         troubled_count,
         newest,

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt};
 use hooklog_projections::ids::encode_base32;
 
+use super::access::Right;
 use super::problem::{Kind, Problem};
 use super::quotas::Told;
 use super::routes::Refused;
@@ -36,6 +37,9 @@ pub(super) struct RequestId(pub String);
 
 /// The way in and out of every route.
 pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let began = api.shared.clock.elapsed();
+    let path = request.extensions().get::<MatchedPath>();
+    let row = path.and_then(|path| api.rights.row(path.as_str(), request.method()));
     let id = RequestId(request_id(request.headers(), &api));
     request.extensions_mut().insert(id.clone());
     let told = Told::default();
@@ -62,6 +66,7 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
             })
         }
     };
+    measure(&api, row, &response, began);
     let mut response = match (page, asked) {
         (Some(front), Some((method, uri, headers))) => {
             let caller = known.as_ref();
@@ -82,6 +87,27 @@ pub(super) async fn rim(State(api): State<ApiState>, mut request: Request, next:
         headers.insert("x-request-id", value);
     }
     response
+}
+
+/// Counts an answer. Whatever is not of the table of routes is told as one.
+fn measure(
+    api: &ApiState,
+    row: Option<(&'static str, &'static str, Right)>,
+    response: &Response,
+    began: Duration,
+) {
+    let metrics = api.shared.handle.health().metrics();
+    let took = api.shared.clock.elapsed().saturating_sub(began);
+    let status = response.status();
+    metrics.answered(row.map(|(method, path, _)| (method, path)), status.as_u16(), took);
+    if row.is_some_and(|(.., right)| right == Right::Ingest) {
+        let problem = response.extensions().get::<Problem>().map(|problem| problem.kind.code());
+        match problem {
+            Some(reason) => metrics.refused(reason),
+            None if status.is_success() => metrics.took_in(took),
+            None => {}
+        }
+    }
 }
 
 /// Every refusal in the one shape, the framework's own included.

@@ -213,6 +213,15 @@ impl Rights {
         of_path.iter().find(|(known, ..)| known == method).map(|(_, right, entrance)| (*right, *entrance))
     }
 
+    /// The table's own words for a matched route and a method that it has.
+    pub(super) fn row(&self, path: &str, method: &Method) -> Option<(&'static str, &'static str, Right)> {
+        let (path, rows) = self.0.get_key_value(path)?;
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let (_, right, _) = rows.iter().find(|(known, ..)| known == method)?;
+        let words = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+        Some((words.into_iter().find(|word| *word == method.as_str())?, path, *right))
+    }
+
     /// Whether a path is a page's, by any method.
     pub(super) fn is_page(&self, path: &str) -> bool {
         self.0.get(path).is_some_and(|rows| rows.iter().any(|(.., entrance)| *entrance != Entrance::Api))

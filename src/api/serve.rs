@@ -29,7 +29,7 @@ use tower::ServiceExt;
 
 use super::access::Peer;
 use super::crowd::{Busy, Crowd, Place};
-use super::{ApiState, router};
+use super::{ApiState, admin, router};
 
 /// How many connections there may be, and how long one may take to say what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ impl Default for Connections {
     }
 }
 
+/// Connections of monitors at a time.
+const ADMIN_MAX: usize = 32;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long open requests may take to end once the server stops.
@@ -56,19 +58,25 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 /// After an accept that failed (too many open files), before the next one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where to listen. Neither is needed.
+/// Where to listen. None is needed.
 #[derive(Debug, Default)]
 pub struct Listeners {
     /// With a token, if one is set.
     pub tcp: Option<TcpListener>,
     /// Without one: whoever may open the file is the host's own operator.
     pub unix: Option<UnixListener>,
+    /// For monitors: metrics and health, without a key.
+    pub admin: Option<TcpListener>,
 }
 
 /// Serves until `stop`; then takes no new connection, ends streams, lets what else is open end, and returns.
 pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToken) {
     let limits = state.connections();
-    let door = Door { crowd: Arc::new(Crowd::new(limits)), open: TaskTracker::new(), stop: stop.clone() };
+    let open = TaskTracker::new();
+    let door = |limits| Door { crowd: Arc::new(Crowd::new(limits)), open: open.clone(), stop: stop.clone() };
+    // A crowd at the API keeps no monitor out.
+    let (door, admin_door) =
+        (door(limits), door(Connections { max: ADMIN_MAX, per_source_max: ADMIN_MAX, ..limits }));
     let tcp = async {
         if let Some(listener) = listeners.tcp {
             door.accept(Listener::Tcp(listener), router(state.clone())).await;
@@ -79,12 +87,17 @@ pub async fn serve(listeners: Listeners, state: ApiState, stop: CancellationToke
             door.accept(Listener::Unix(listener), router(state.local())).await;
         }
     };
-    tokio::join!(tcp, unix);
+    let admin = async {
+        if let Some(listener) = listeners.admin {
+            admin_door.accept(Listener::Tcp(listener), admin::router(state.clone())).await;
+        }
+    };
+    tokio::join!(tcp, unix, admin);
     stop.cancelled().await;
     state.end_streams();
-    door.open.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, door.open.wait()).await.is_err() {
-        tracing::warn!(connections = door.open.len(), "connections were still open and are cut");
+    open.close();
+    if tokio::time::timeout(DRAIN_TIMEOUT, open.wait()).await.is_err() {
+        tracing::warn!(connections = open.len(), "connections were still open and are cut");
     }
 }
 

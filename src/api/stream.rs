@@ -60,6 +60,11 @@ impl Default for Streams {
     }
 }
 
+/// How many are open.
+pub(super) fn open(api: &ApiState) -> u64 {
+    SUBSCRIBERS_MAX.saturating_sub(api.shared.streams.room.available_permits()) as u64
+}
+
 impl ApiState {
     /// Ends every stream, with its farewell: a listener that stops would wait for them for ever.
     pub fn end_streams(&self) {

@@ -4,6 +4,7 @@
 //! Never takes the database's URL from the command line, where everybody on the machine could read its password.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,12 +12,14 @@ use axum::body::{Body, Bytes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hooklog::api::{ApiState, router};
-use hooklog::clock::SystemClock;
+use hooklog::clock::{Clock, SystemClock};
+use hooklog::metrics;
 use hooklog::outbox::{self, Address, Intake, Relay, Table, rows, schema};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -30,6 +33,8 @@ use crate::config::{self, Layer, Outbox};
 
 /// Rows that wait longer than this are late: the brief's limit for the oldest due attempt.
 const LATE_MS: i64 = 5 * 60_000;
+/// Between two looks at what waits in a server's outbox.
+const LOOK: Duration = Duration::from_secs(15);
 /// Bytes of an answer of this process's own API.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -281,6 +286,28 @@ impl Intake for Inside {
         }
         .boxed()
     }
+}
+
+/// Notes every 15 s what waits in a server's outbox, for its metrics, as long as the answer lives.
+pub fn looking_at(outbox: &Outbox, api: &ApiState, clock: Arc<dyn Clock>) -> AbortOnDropHandle<()> {
+    let (address, table, api) = (outbox.address.clone(), outbox.table.clone(), api.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let standing = async {
+                Ok::<_, Failure>(rows::standing(&connected(&address, &table).await?, &table).await?)
+            };
+            match standing.await {
+                Ok(standing) => api.note_outbox(metrics::Outbox {
+                    waiting: u64::try_from(standing.waiting).unwrap_or(0),
+                    refused: u64::try_from(standing.refused).unwrap_or(0),
+                    oldest: Duration::from_millis(u64::try_from(standing.oldest_ms).unwrap_or(0)),
+                    asked_at: clock.now().0 as f64 / 1_000.0,
+                }),
+                Err(error) => tracing::debug!(error = error.text, "the outbox could not be looked at"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }))
 }
 
 /// A relay within a server.

@@ -3,10 +3,12 @@
 //! Never decides about deliveries; it runs those who do.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hooklog::alert::Watch;
 use hooklog::api::ApiState;
 use hooklog::api::access::may_listen;
 use hooklog::api::serve::{Listeners, Serving, SocketFile};
@@ -22,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 use super::client;
 use super::exit::{Exit, Failure};
 #[cfg(feature = "postgres")]
-use super::outbox::Relaying;
+use super::outbox::{Relaying, looking_at};
 use super::output::Output;
 use super::progress::Progress;
 use crate::config::{self, Config, Layer};
@@ -59,6 +61,18 @@ pub fn telling(store: &Store, config: &Config) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(teller.run()))
 }
 
+/// Tells the operator when this server stands still, for as long as the answer lives.
+fn watching(store: &Store, config: &Config) -> AbortOnDropHandle<()> {
+    let (handle, client, clock) = (store.handle().clone(), store.client().clone(), store.clock().clone());
+    AbortOnDropHandle::new(tokio::spawn(Watch::new(handle, client, clock, config.alerts.clone()).run()))
+}
+
+/// Listens at an address of the operator's.
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| Failure::from(error).while_(&format!("cannot listen on {address}")))
+}
+
 /// Runs until it is told to stop, or cannot go on.
 pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     log_to_stderr();
@@ -76,9 +90,12 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     // Before the store is opened: a stop that is asked for meanwhile is not lost.
     let mut stops = Stops::listen()?;
     // Bound early: an address in use is told before a long rebuild, and requests wait instead of failing.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| Failure::from(error).while_(&format!("cannot listen on {}", config.listen)))?;
+    let listener = bind(config.listen).await?;
+    let admin = match config.admin_listen {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
     let address = listener.local_addr()?;
     let clock = SystemClock::start();
     let store = open(&config, clock.clone()).await?;
@@ -87,12 +104,18 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     let api = api(&store, &config);
     let first_key = api.first_operator_key().await;
     let first_key = first_key.map_err(|problem| Failure::new(Exit::Failed, problem.detail))?;
-    let serving = Serving::start(Listeners { tcp: Some(listener), unix }, api.clone());
+    let serving = Serving::start(Listeners { tcp: Some(listener), unix, admin }, api.clone());
+    #[cfg(feature = "postgres")]
+    let _looking = config.outbox.as_ref().map(|outbox| looking_at(outbox, &api, store.clock().clone()));
     #[cfg(feature = "postgres")]
     let relaying = Relaying::start(config.outbox.take(), &api);
     let telling = telling(&store, &config);
+    let watching = watching(&store, &config);
     tracing::info!(%address, store = %config.store.folder.display(), "ready");
     out.line(format!("hooklog listens on http://{address}"))?;
+    if let Some(address) = admin_address {
+        out.line(format!("metrics and health at http://{address}"))?;
+    }
     if let Some(key) = first_key {
         out.line(format!("operator's key, shown only now: {}", *key))?;
     }
@@ -114,7 +137,7 @@ pub async fn run(args: Args, out: &mut Output) -> Result<Exit, Failure> {
     match why {
         Why::Asked => {
             tracing::info!("stopping: attempts in flight get 10 s to end; a second signal stops at once");
-            drop(telling);
+            drop((telling, watching));
             #[cfg(feature = "postgres")]
             if let Some(relaying) = relaying {
                 relaying.stop(FAREWELL).await;

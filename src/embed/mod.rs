@@ -154,7 +154,7 @@ impl Hooklog {
         let api = ApiState::new(handle.clone(), master.clone(), clock.clone(), options.guard, api_options);
         let api = api.with_front(pages::front());
         let (socket, unix) = SocketFile::listen(folder.as_ref()).unzip();
-        let serving = Serving::start(Listeners { tcp: None, unix }, api.clone());
+        let serving = Serving::start(Listeners { unix, ..Listeners::default() }, api.clone());
         let window = options.policy.played(BUNDLE_FOR);
         let teller =
             Teller::new(handle.clone(), store.client().clone(), clock.clone(), options.owners, window);
@@ -192,7 +192,7 @@ impl Hooklog {
     /// Serves the HTTP API on a listener, for producers and workers on other machines. Whoever reaches it needs a
     /// credential as with `hooklog serve`.
     pub fn serve(&mut self, listener: TcpListener) {
-        let listeners = Listeners { tcp: Some(listener), unix: None };
+        let listeners = Listeners { tcp: Some(listener), ..Listeners::default() };
         self.serving.push(Serving::start(listeners, self.live().api.clone()));
     }
 

@@ -19,7 +19,8 @@ use hooklog_projections::time::{Millis, Timestamp};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::handle::{Handle, Health};
+use super::handle::Handle;
+use super::health::Health;
 use super::{Answer, Attempt, Command, Engine, Fatal, Input, Rejection, Ticket, Turn};
 use crate::clock::{Clock, Jump, Steady, SystemChance};
 use crate::delivery::{Fault, Outcome};
@@ -32,6 +33,8 @@ const QUEUE_MAX: usize = 4_096;
 const SLEEP_MAX: Millis = Millis(1_000);
 /// Between two proofs that the store still takes writes.
 const HEARTBEAT: Millis = Millis(5_000);
+/// Between two looks at what is late.
+const LOOK: Millis = Millis(1_000);
 /// Between two syncs of the mark: what a power cut can make it forget.
 const MARK_SYNC: Millis = Millis(1_000);
 /// Between two flushes of what is rarely written, so that it pins no journals.
@@ -63,6 +66,8 @@ pub(super) enum Control {
     Switch(Box<Rebuilt>, oneshot::Sender<Result<(), rebuild::Error>>),
     /// Make no more attempts, take no more events. Answers when the last attempt was let go.
     Drain(oneshot::Sender<()>),
+    /// Start nothing, as if the scheduler were at fault; or go on.
+    FaultScheduler(bool),
     /// End.
     Stop,
 }
@@ -84,7 +89,7 @@ pub fn run(
     runtime: tokio::runtime::Handle,
 ) -> Running {
     let (sender, receiver) = channel();
-    let health = Arc::new(Health::default());
+    let health = Arc::new(Health::new(engine.metrics.clone()));
     let handle = Handle::new(
         sender.clone(),
         Arc::new(Semaphore::new(QUEUE_MAX)),
@@ -153,6 +158,8 @@ struct Upkeep {
     beat_at: Millis,
     marked_at: Millis,
     rotated_at: Millis,
+    /// `None`: look at once.
+    looked_at: Option<Millis>,
     /// Something was appended since the mark was synced.
     unmarked: bool,
 }
@@ -192,12 +199,13 @@ impl Driver {
 
     fn turns(&mut self) -> Result<(), Fatal> {
         let now = self.clock.monotonic();
-        let mut upkeep = Upkeep { beat_at: now, marked_at: now, rotated_at: now, unmarked: false };
+        let mut upkeep =
+            Upkeep { beat_at: now, marked_at: now, rotated_at: now, looked_at: None, unmarked: false };
         let mut more = true;
         loop {
             let first = if more { None } else { self.wait() };
             let mut stop = false;
-            let now = self.now();
+            let (now, at) = (self.now(), self.clock.monotonic());
             self.engine.begin(now);
             let mut next = first.or_else(|| self.poll());
             while let Some(message) = next {
@@ -205,9 +213,13 @@ impl Driver {
                 next = if self.engine.has_room() && !stop { self.poll() } else { None };
             }
             self.health.watchdog.enter(self.clock.monotonic().0);
+            let began = self.clock.elapsed();
             let turn = self.engine.finish();
             self.health.watchdog.leave();
             let turn = turn?;
+            if turn.entries > 0 {
+                self.engine.metrics.synced(self.clock.elapsed().saturating_sub(began));
+            }
             more = turn.more || !self.engine.has_room();
             self.health.turned(&self.engine, self.clock.monotonic());
             let wrote = turn.entries > 0;
@@ -218,6 +230,7 @@ impl Driver {
             for drained in self.drains.drain(..) {
                 let _ = drained.send(());
             }
+            self.look(&mut upkeep, at);
             self.upkeep(&mut upkeep, wrote)?;
             if stop {
                 let now = self.now();
@@ -226,6 +239,14 @@ impl Driver {
                 self.engine.finish()?;
                 return Ok(());
             }
+        }
+    }
+
+    /// Tells what is late, once a second; the turn began at `at`.
+    fn look(&self, upkeep: &mut Upkeep, at: Millis) {
+        if upkeep.looked_at.is_none_or(|before| at.0.saturating_sub(before.0) >= LOOK.0) {
+            upkeep.looked_at = Some(at);
+            self.health.looked(self.engine.look(), self.engine.now(), at);
         }
     }
 
@@ -318,6 +339,7 @@ impl Driver {
                 self.health.drain();
                 self.drains.push(reply);
             }
+            Message::Control(Control::FaultScheduler(stands)) => self.engine.set_sending(!stands),
             Message::Control(Control::Stop) => return Ok(true),
         }
         Ok(false)
@@ -356,6 +378,7 @@ impl Driver {
             let (courier, sender) = (self.courier.clone(), self.sender.clone());
             let delivery = attempt.delivery.seq;
             let waited = Duration::from_millis(now.since(attempt.due_at).0);
+            self.engine.metrics.started(waited);
             self.tasks.spawn_on(
                 async move {
                     let carried = AssertUnwindSafe(courier.carry(attempt)).catch_unwind().await;

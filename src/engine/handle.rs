@@ -1,19 +1,17 @@
 //! How the rest of the program speaks to the engine: asks and waits, reads what was published, and sees how
 //! it fares. Never blocks an async thread for long, and never decides.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 
 use hooklog_projections::fact::Actor;
 use hooklog_projections::ids::Seq;
-use hooklog_projections::time::Millis;
-use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Semaphore, oneshot};
 
-use super::driver::{Control, Message, STUCK_AFTER};
-use super::{Answer, Command, Engine, Rejection};
-use crate::log::{self, Disk, Snapshot, Watchdog};
+use super::driver::{Control, Message};
+pub use super::health::Health;
+use super::{Answer, Command, Rejection};
+use crate::log::{self, Disk, Snapshot};
 use crate::views::View;
 use crate::views::check::{self, Report};
 use crate::views::query::Published;
@@ -31,105 +29,18 @@ pub struct Handle {
     maintenance: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// How the engine fares, for health checks and monitors.
-#[derive(Default)]
-pub struct Health {
-    pub(super) watchdog: Watchdog,
-    pub(super) ended: Arc<Notify>,
-    pub(super) owed: Notify,
-    closing: CancellationToken,
-    pub(super) bulk: Notify,
-    draining: AtomicBool,
-    has_ended: AtomicBool,
-    room: AtomicBool,
-    in_flight: AtomicU64,
-    turned_at: AtomicU64,
-    /// How far the views are folded anew, and how far there is to go.
-    rebuilding: Mutex<Option<(Seq, Seq)>>,
-    error: Mutex<Option<String>>,
-}
-
-impl Health {
-    /// Why nothing is taken in, if so.
-    pub fn trouble(&self, monotonic: Millis) -> Option<String> {
-        if self.has_ended.load(Ordering::Acquire) {
-            let error = self.error.lock().expect("no holder panics").clone();
-            return Some(error.unwrap_or_else(|| "stopped".into()));
-        }
-        if self.draining.load(Ordering::Acquire) {
-            return Some("draining".into());
-        }
-        if self.watchdog.stuck_for(monotonic.0).is_some_and(|stuck| stuck >= STUCK_AFTER.0) {
-            return Some("a write to the store does not return".into());
-        }
-        if !self.room.load(Ordering::Acquire) {
-            return Some("the disk is nearly full".into());
-        }
-        None
-    }
-
-    /// Whether a write has been under way for so long that it will not return.
-    pub fn stuck(&self, monotonic: Millis) -> bool {
-        self.watchdog.stuck_for(monotonic.0).is_some_and(|stuck| stuck >= STUCK_AFTER.0)
-    }
-
-    /// How far the views are folded anew, and how far there is to go, while they are.
-    pub fn rebuilding(&self) -> Option<(Seq, Seq)> {
-        *self.rebuilding.lock().expect("no holder panics")
-    }
-
-    /// Requests out.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Acquire)
-    }
-
-    /// Waits until deliveries died whose owner is to be told. One waiter.
-    pub async fn owed(&self) {
-        self.owed.notified().await;
-    }
-
-    /// Cancelled when the engine drains, or has ended: whoever only listens is to go.
-    pub fn closing(&self) -> &CancellationToken {
-        &self.closing
-    }
-
-    /// Waits until a bulk replay began or was called off. One waiter.
-    pub async fn bulk(&self) {
-        self.bulk.notified().await;
-    }
-
-    pub(super) fn turned(&self, engine: &Engine, monotonic: Millis) {
-        self.room.store(engine.log.has_room(), Ordering::Release);
-        self.in_flight.store(engine.in_flight.len() as u64, Ordering::Release);
-        self.turned_at.store(monotonic.0, Ordering::Release);
-    }
-
-    pub(super) fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
-        self.closing.cancel();
-    }
-
-    pub(super) fn end(&self, error: Option<String>) {
-        *self.error.lock().expect("no holder panics") = error;
-        self.has_ended.store(true, Ordering::Release);
-        self.closing.cancel();
-        self.ended.notify_waiters();
-        self.ended.notify_one();
-    }
-}
-
 /// Tells how far a rebuild is, until it ends in whatever way.
 struct Rebuilding<'a>(&'a Health);
 
 impl Rebuilding<'_> {
     fn at(&self, upto: Seq, of: Seq) {
-        *self.0.rebuilding.lock().expect("no holder panics") = Some((upto, of));
+        self.0.rebuilds(Some((upto, of)));
     }
 }
 
 impl Drop for Rebuilding<'_> {
     fn drop(&mut self) {
-        *self.0.rebuilding.lock().expect("no holder panics") = None;
+        self.0.rebuilds(None);
     }
 }
 
@@ -170,6 +81,12 @@ impl Handle {
     /// How the engine fares.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Makes the scheduler stand still and nothing else, as a fault in it would, or go on: for tests of what notices.
+    #[doc(hidden)]
+    pub fn fault_scheduler(&self, stands: bool) {
+        let _ = self.sender.send(Message::Control(Control::FaultScheduler(stands)));
     }
 
     /// Folds all views anew and switches to them, while everything goes on. Blocks its thread: call it from a

@@ -13,6 +13,7 @@ pub mod courier;
 pub mod driver;
 mod endpoints;
 pub mod handle;
+pub mod health;
 pub mod leases;
 mod outcome;
 mod queues;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hooklog_projections::account::{Account, Accounts, Endpoint, Endpoints};
 use hooklog_projections::answer::RequestHash;
+use hooklog_projections::counts::{Counts, CountsTable};
 use hooklog_projections::delivery::Deliveries;
 use hooklog_projections::fact::{Actor, Entry, Fact, Of, Sealed, SigningKey};
 use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, EventId, LeaseId, Seq};
@@ -43,7 +45,8 @@ use hooklog_projections::{FoldError, TABLES};
 use crate::clock::Chance;
 use crate::delivery::Outcome;
 use crate::log::{self, Body, BodySlot, Log, Pending, Space};
-use crate::scheduler::{LaneLimits, Limits, Scheduler, Start, Target};
+use crate::metrics::Metrics;
+use crate::scheduler::{Holder, LaneLimits, Limits, Look, Scheduler, Start, Target};
 use crate::views::query::Published;
 use crate::views::rows::Rows;
 use crate::views::settled::{SETTLED_SPACE, settled_mark};
@@ -191,6 +194,9 @@ pub struct Engine {
     settled_at: Seq,
     sending: bool,
     accepting: bool,
+    /// Deliveries of all accounts, as of the last batch.
+    counts: Counts,
+    metrics: Arc<Metrics>,
 }
 
 struct CachedAccount {
@@ -295,6 +301,22 @@ impl Engine {
     /// Due entries in memory; all others lie on disk only.
     pub fn due_held(&self) -> usize {
         self.scheduler.held() + self.queues.held()
+    }
+
+    /// What waits now, and for whom: for us, or for its endpoint's own limits.
+    pub fn look(&self) -> Look {
+        let mut look = self.scheduler.look(self.now);
+        look.add(self.queues.look(self.now).of_queues());
+        for start in &self.alone {
+            let from = start.due_at.max(self.scheduler.began_at());
+            look.ready(start.endpoint.account, from, self.now);
+        }
+        look
+    }
+
+    /// The engine's time.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Starts or stops making attempts.
@@ -403,6 +425,8 @@ impl Engine {
             changes.extend(self.rows.settling_changes());
             changes.push(settled_mark(last));
         }
+        let counts = self.rows.over(&**self.log.disk()).get::<CountsTable>(&None)?.unwrap_or_default();
+        self.metrics.appending(&self.batch.entries);
         self.log.append(Pending {
             entries: std::mem::take(&mut self.batch.entries),
             bodies: std::mem::take(&mut self.batch.bodies),
@@ -410,6 +434,7 @@ impl Engine {
             views: Vec::new(),
         })?;
         self.rows.committed();
+        self.counts = counts;
         self.published.publish(self.log.snapshot(), self.rows.generation());
         if settle {
             self.rows.settled();
@@ -517,6 +542,11 @@ fn limits(policy: &ServerPolicy) -> Limits {
         in_flight_max: policy.in_flight_max,
         target_in_flight_max: policy.target_in_flight_max.unwrap_or(half),
     }
+}
+
+/// All metrics, with the words that this floor has for their labels.
+fn metrics() -> Arc<Metrics> {
+    Arc::new(Metrics::new(&Holder::ALL.map(Holder::as_str)))
 }
 
 /// How many workers there are is not for this process to say.

@@ -76,6 +76,10 @@ impl Engine {
                     rule: verdict.rule.into(),
                 };
                 self.record(Actor::Hooklog, fact)?;
+                if row.run == 1 {
+                    let after = Duration::from_millis(self.now.since(row.enqueued_at).0);
+                    self.metrics.arrived(after, row.attempts == 1);
+                }
             }
             (_, result) => {
                 let failure = match result {

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, RwLock};
 
 use hooklog_projections::TABLES;
+use hooklog_projections::counts::CountsTable;
 use hooklog_projections::delivery::{Deliveries, InFlight as InFlightTable};
 use hooklog_projections::fact::{Actor, Entry, Fact};
 use hooklog_projections::identity::{self, Identity, StoreRow, TheStore};
@@ -15,7 +16,7 @@ use hooklog_projections::tables::{FOLDS_VERSION, Table, Tables};
 use hooklog_projections::time::Timestamp;
 use zeroize::Zeroizing;
 
-use super::{Batch, Engine, Fatal, NO_LIMITS, ServerPolicy, limits};
+use super::{Batch, Engine, Fatal, NO_LIMITS, ServerPolicy, limits, metrics};
 use crate::clock::Chance;
 use crate::ids::{IdCodec, drawn};
 use crate::log::{self, Log, Opened, Pending, Space};
@@ -124,6 +125,7 @@ impl Engine {
                 next = entry.seq.next();
             }
         }
+        let counts = rows.over(&**log.disk()).get::<CountsTable>(&None)?.unwrap_or_default();
         rows.committed();
 
         let published = Arc::new(Published::new(log.snapshot(), generation, settled, ids));
@@ -147,6 +149,8 @@ impl Engine {
             settled_at: row.upto,
             sending: false,
             accepting: true,
+            counts,
+            metrics: metrics(),
         })
     }
 

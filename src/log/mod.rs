@@ -143,7 +143,7 @@ pub struct Log {
     /// Bytes appended to the newest bucket, as far as known.
     bucket_bytes: u64,
     poisoned: bool,
-    has_room: bool,
+    free_bytes: u64,
     /// Whether a commit has proved the disk since the last heartbeat.
     proved: bool,
     /// Heartbeats that the disk took.
@@ -308,7 +308,12 @@ impl Log {
     /// Whether there is enough free space to take in more, as of the last [`Log::heartbeat`]. What is needed to
     /// finish what was taken in may be appended in any case.
     pub fn has_room(&self) -> bool {
-        self.has_room
+        self.free_bytes >= self.options.free_bytes_min
+    }
+
+    /// What is free on the disk, as of the last [`Log::heartbeat`].
+    pub fn free_bytes(&self) -> u64 {
+        self.free_bytes
     }
 
     /// Whether a write failed, so that no other will be taken.
@@ -477,7 +482,7 @@ impl Log {
             lost_buckets: false,
             bucket_bytes: 0,
             poisoned: false,
-            has_room: true,
+            free_bytes: u64::MAX,
             proved: false,
             beat,
             written: Written::default(),
@@ -716,7 +721,7 @@ impl Log {
     }
 
     fn look_for_room(&mut self) -> Result<(), Error> {
-        self.has_room = self.disk.free_bytes()? >= self.options.free_bytes_min;
+        self.free_bytes = self.disk.free_bytes()?;
         Ok(())
     }
 }

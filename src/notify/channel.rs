@@ -46,6 +46,15 @@ pub enum Fault {
     Refused(String),
 }
 
+impl Fault {
+    /// What was said, for people.
+    pub fn why(self) -> String {
+        match self {
+            Fault::Down(why) | Fault::Later(why) | Fault::Refused(why) => why,
+        }
+    }
+}
+
 impl From<MailFault> for Fault {
     fn from(fault: MailFault) -> Fault {
         match fault {

@@ -28,6 +28,7 @@ use crate::delivery::Client;
 use crate::engine::handle::Handle;
 use crate::engine::{Command, Rejection};
 use crate::log;
+use crate::metrics::Told;
 pub use channel::{Channel, Fault};
 pub use message::{Links, Message};
 
@@ -194,7 +195,14 @@ impl Teller {
                 }
             }
         };
-        let refused = match self.send(key, telling.clone()).await? {
+        let sent = self.send(key, telling.clone()).await?;
+        self.handle.health().metrics().told(match &sent {
+            Ok(()) => Told::Told,
+            Err(Fault::Refused(_)) => Told::Refused,
+            Err(Fault::Later(_)) => Told::PutOff,
+            Err(Fault::Down(_)) => Told::Down,
+        });
+        let refused = match sent {
             Ok(()) => None,
             Err(Fault::Refused(why)) => Some(why),
             Err(Fault::Later(why)) if self.clock.now().since(telling.at) >= GIVE_UP_AFTER => Some(why),

@@ -181,7 +181,7 @@ impl Viewer {
 
     /// What there is to say of the server itself. On every page, and made anew with what is.
     fn notices(&self) -> Markup {
-        let Some(Notices { trouble, rebuilding, late_since, in_flight }) = &self.notices else {
+        let Some(Notices { trouble, rebuilding, late, in_flight }) = &self.notices else {
             return html! {};
         };
         html! {
@@ -195,8 +195,8 @@ impl Viewer {
                 @if !self.is_customer() { ": " (count(*upto)) " of " (count(*of)) " entries are folded" }
                 ". Pages show what is so meanwhile, and deliveries go on."
             } } }
-            @if let Some(since) = late_since { p.banner.bad role="alert" { (icon("alert")) span {
-                b { "Deliveries are late: " } "one has been due for " (span(self.now.since(*since))) "."
+            @if let Some(late) = late { p.banner.bad role="alert" { (icon("alert")) span {
+                b { "Deliveries are late: " } "the oldest by " (span(*late)) ", through this server and not through its receiver."
                 @if !self.is_customer() { " Look whether all permits are used up (" (count(*in_flight)) " requests are out), and at the server's log." }
             } } }
         }

@@ -13,10 +13,10 @@ use super::layout::{Live, Page, fresh, heading};
 use super::parts::{address, ago, badge, deliveries, endpoint_path, icon, outcomes, ratio, toned, when};
 use super::text::{count, short};
 use super::viewer::Viewer;
-use crate::api::notices::LATE;
 use crate::api::overview::{HOURS, Overview, Troubled, read};
 use crate::api::problem::Problem;
 use crate::api::query::Params;
+use crate::engine::health::LATE;
 use crate::explain::span;
 
 pub(super) const OUTCOMES: [&str; 4] = ["delivered", "refused (3xx, 4xx)", "server error (5xx)", "no answer"];
@@ -47,7 +47,7 @@ fn running(viewer: &Viewer, seen: &Overview) -> Markup {
 }
 
 fn late(seen: &Overview) -> Option<Millis> {
-    seen.oldest_due.map(|due| seen.now.since(due)).filter(|late| *late > LATE)
+    (seen.late > LATE).then_some(seen.late)
 }
 
 fn strip(seen: &Overview) -> Markup {
@@ -57,7 +57,7 @@ fn strip(seen: &Overview) -> Markup {
     seen.hours.range(last.saturating_sub(1)..).for_each(|(_, figures)| hour.add(figures));
     let today = last - last % 24;
     let dead: u64 = seen.hours.range(today..).map(|(_, figures)| figures.dead).sum();
-    let due = seen.oldest_due.map(|due| span(seen.now.since(due)));
+    let due = (seen.late > Millis(0)).then(|| span(seen.late));
     let since = crate::explain::moment_near(since, seen.now);
     let since = format!("since {}", since.strip_suffix(":00 UTC").unwrap_or(&since));
     let p95 = hour.took_at(95).map_or_else(|| "–".into(), span);
@@ -71,7 +71,7 @@ fn strip(seen: &Overview) -> Markup {
     };
     html! {
         dl.strip {
-            (toned("Oldest due", due.as_deref().unwrap_or("none"), "past its time", if late(seen).is_some() { "bad" } else { "off" }))
+            (toned("Oldest due", due.as_deref().unwrap_or("on time"), "late through this server", if late(seen).is_some() { "bad" } else { "off" }))
             (toned("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
             (toned("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
             (toned("p95 of an attempt", &p95, &since, "off"))

@@ -141,7 +141,7 @@ impl FromRequestParts<Door> for Viewer {
         let api = ApiState::from_request_parts(parts, door).await?;
         let mut viewer = Viewer::of(api, &parts.uri, &parts.headers);
         if viewer.role.is_some() {
-            viewer.notices = Some(notices::read(&viewer.api).await?);
+            viewer.notices = Some(notices::read(&viewer.api));
         }
         if let Some(account) = viewer.account.filter(|_| viewer.is_at_portal()) {
             let known = viewer.api.read(move |_, view| accounts::known(view, account)).await?;

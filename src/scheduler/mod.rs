@@ -4,6 +4,7 @@
 //! Holds only what is about to be sent: a page of each endpoint's due entries, the rest stays on disk. Losing
 //! all of it changes no action. Never knows a log, a view's row, HTTP, or why a delivery waits.
 
+mod look;
 pub mod retry;
 mod target;
 
@@ -12,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use hooklog_projections::ids::{EndpointKey, Seq};
 use hooklog_projections::time::{Millis, Timestamp};
 
+pub use look::{Holder, Look};
 pub use retry::RetryPolicy;
 pub use target::Target;
 use target::Targets;
@@ -136,6 +138,9 @@ struct Lane {
     /// It could run but for its receiver, and is in that one's queue.
     parked: Option<Ring>,
     timer: Option<Timestamp>,
+    /// Since when, or from when on, nothing of its own keeps it from sending what is due; `None`: something does,
+    /// nobody knows until when.
+    free_at: Option<Timestamp>,
 }
 
 /// What an endpoint can do.
@@ -215,6 +220,11 @@ impl Scheduler {
     /// Requests out.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// When it began.
+    pub fn began_at(&self) -> Timestamp {
+        self.began_at
     }
 
     /// Due entries in memory.
@@ -336,7 +346,7 @@ impl Scheduler {
                 continue;
             }
             if matches!(lane.ready(now), Ready::Now) && self.targets.is_full(target) {
-                lane.parked = Some(ring);
+                (lane.parked, lane.free_at) = (Some(ring), None);
                 self.targets.park(target, ring, endpoint);
                 continue;
             }
@@ -409,6 +419,7 @@ impl Scheduler {
             ring: None,
             parked: None,
             timer: None,
+            free_at: None,
         });
         if lane.limits.target == limits.target {
             lane.limits = limits;
@@ -452,7 +463,8 @@ impl Scheduler {
     /// Puts an endpoint where it belongs: in the ring, on a timer, or out of memory.
     fn arm(&mut self, endpoint: EndpointKey, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&endpoint) else { return };
-        let timer = match lane.ready(now) {
+        let ready = lane.ready(now);
+        let timer = match ready {
             Ready::Now => {
                 let wanted = lane.wanted_ring();
                 // A place in the other ring, if it had one, is skipped there; so is one in a receiver's queue.
@@ -466,6 +478,12 @@ impl Scheduler {
                 }
                 None
             }
+            Ready::At(at) => Some(at),
+            Ready::Not => None,
+        };
+        lane.free_at = match ready {
+            Ready::Now if lane.parked.is_some() => None,
+            Ready::Now => Some(lane.free_at.map_or(now, |at| at.min(now))),
             Ready::At(at) => Some(at),
             Ready::Not => None,
         };

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn endpoint(n: u128) -> EndpointKey {
+pub(super) fn endpoint(n: u128) -> EndpointKey {
     EndpointKey { account: AccountId(1), endpoint: EndpointId(n) }
 }
 
-fn at_most(in_flight_max: usize) -> Limits {
+pub(super) fn at_most(in_flight_max: usize) -> Limits {
     Limits { in_flight_max, target_in_flight_max: usize::MAX }
 }
 
-fn open() -> LaneLimits {
+pub(super) fn open() -> LaneLimits {
     LaneLimits {
         target: Target::of("https://hooks.customer.com/"),
         in_flight_max: 8,
@@ -29,8 +29,8 @@ fn open() -> LaneLimits {
 }
 
 #[derive(Default)]
-struct Disk {
-    rows: BTreeSet<(EndpointKey, DueEntry)>,
+pub(super) struct Disk {
+    pub(super) rows: BTreeSet<(EndpointKey, DueEntry)>,
     reads: usize,
 }
 
@@ -48,7 +48,7 @@ impl DueSource for Disk {
     }
 }
 
-fn drain(scheduler: &mut Scheduler, disk: &mut Disk, now: Timestamp) -> Vec<(u128, u64)> {
+pub(super) fn drain(scheduler: &mut Scheduler, disk: &mut Disk, now: Timestamp) -> Vec<(u128, u64)> {
     let mut out = Vec::new();
     while let Some(start) = scheduler.poll(now, disk).unwrap() {
         disk.rows.remove(&(start.endpoint, (start.due_at, start.delivery)));

@@ -27,3 +27,16 @@ install_postgres() {
     install psql postgresql-client
     /usr/bin/python3 -c 'import psycopg' 2>/dev/null || install /no/such/file python3 python3-psycopg
 }
+
+# promtool, which Debian has in the package of Prometheus. The server that the package would start is not wanted.
+install_promtool() {
+    if command -v promtool >/dev/null 2>&1; then return; fi
+    local policy=/usr/sbin/policy-rc.d
+    if [ "$(id -u)" = 0 ] && [ ! -e "$policy" ]; then
+        # What Debian asks before a package starts its service (invoke-rc.d, deb-systemd-invoke): 101 is no.
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+        trap 'rm -f "$policy"' RETURN
+    fi
+    install promtool prometheus
+}

@@ -4,6 +4,7 @@
 pub mod case;
 pub mod chance;
 pub mod counting;
+pub mod exposition;
 pub mod judge;
 pub mod outage;
 pub mod receiver;

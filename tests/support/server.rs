@@ -46,7 +46,7 @@ pub struct Server {
     child: Child,
     log: PathBuf,
     // Kept open: the server may print.
-    _stdout: Lines<BufReader<ChildStdout>>,
+    stdout: Lines<BufReader<ChildStdout>>,
 }
 
 /// A process that has ended.
@@ -119,7 +119,7 @@ impl Host {
         };
         let address = address.parse().expect("an address");
         let log = self.log.clone();
-        Ok(Server { api: Api::at(address), address, child, log, _stdout: stdout })
+        Ok(Server { api: Api::at(address), address, child, log, stdout })
     }
 
     /// Starts a server and does not wait for anything.
@@ -198,6 +198,12 @@ fn quietly(mut command: Command) -> Command {
 }
 
 impl Server {
+    /// What it prints next.
+    pub async fn next_line(&mut self) -> String {
+        let line = tokio::time::timeout(START_MAX, self.stdout.next_line()).await;
+        line.expect("it prints in time").expect("it can be read").expect("it prints")
+    }
+
     /// Ends it as a power cut would end it, and waits until it is gone.
     pub async fn kill(mut self) {
         self.child.start_kill().expect("it can be killed");
@@ -295,7 +301,8 @@ impl Reply {
 }
 
 impl Api {
-    fn at(address: SocketAddr) -> Api {
+    /// At an address.
+    pub fn at(address: SocketAddr) -> Api {
         let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http();
         Api { client, address }
     }

@@ -312,12 +312,63 @@ pub(super) struct StoreResult {
     findings: Vec<String>,
 }
 
+/// What endpoints' own limits hold back.
+#[derive(ToSchema)]
+pub(super) struct HeldStatus {
+    /// How long the oldest of it has been due; 0 if nothing is.
+    oldest_ms: u64,
+    endpoints: HeldEndpoints,
+}
+
+/// Endpoints with something due, by what of their own holds it back.
+#[derive(ToSchema)]
+pub(super) struct HeldEndpoints {
+    pause: u64,
+    gate: u64,
+    breaker: u64,
+    rate: u64,
+    in_flight: u64,
+    /// As many requests are out to the receiver, over all endpoints, as may be.
+    receiver: u64,
+    /// Queues for which no worker waits.
+    workers: u64,
+}
+
+/// The log on its disk.
+#[derive(ToSchema)]
+pub(super) struct LogStatus {
+    /// How long the write that is under way has taken; 0 if none is.
+    write_ms: u64,
+    free_bytes: u64,
+}
+
+/// The outbox, as of at most 15 s ago.
+#[derive(ToSchema)]
+pub(super) struct OutboxStatus {
+    waiting: u64,
+    refused: u64,
+    oldest_ms: u64,
+}
+
 /// The store's figures.
 #[derive(ToSchema)]
 pub(super) struct StoreStatus {
     head: u64,
     store_id: String,
+    /// Events are taken in, the scheduler runs, and nothing is late by more than five minutes.
+    healthy: bool,
+    /// What is not so, for people.
+    ailment: Option<String>,
+    /// How late the oldest due attempt is through this server; 0 if none is. What an endpoint's own limits hold back
+    /// is never late.
+    late_ms: u64,
     in_flight: u64,
+    /// Requests that may be out at a time.
+    in_flight_max: u64,
+    held: HeldStatus,
+    log: LogStatus,
+    /// Of the outbox that this server relays from.
+    outbox: Option<OutboxStatus>,
     events: u64,
     deliveries: CountsOut,
     /// Whether every delivery that was enqueued is in exactly one status.

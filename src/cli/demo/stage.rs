@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hooklog::alert;
 use hooklog::api::ApiOptions;
 use hooklog::api::serve::{Listeners, Serving};
 use hooklog::clock::{Chance, SystemChance, SystemClock};
@@ -92,6 +93,8 @@ impl Stage {
             store: options.clone(),
             api: ApiOptions { open: true, policy: options.policy.clone(), ..ApiOptions::default() },
             owners: Channel::Service { url, key: Some(message_key) },
+            admin_listen: None,
+            alerts: alert::Options { channel: Channel::Log, email: None, ping_url: None, base: None },
             #[cfg(feature = "postgres")]
             outbox: None,
         };
@@ -99,7 +102,7 @@ impl Stage {
             Store::open(options, SystemClock::start(), true, &mut |_, _| {})
         });
         let store = opening.await.map_err(|error| Failure::new(Exit::Failed, error.to_string()))??;
-        let listeners = Listeners { tcp: Some(listener), unix: None };
+        let listeners = Listeners { tcp: Some(listener), ..Listeners::default() };
         let serving = Serving::start(listeners, serve::api(&store, &config));
         let telling = serve::telling(&store, &config);
         Ok(Stage {
