@@ -243,10 +243,11 @@ impl Driver {
     }
 
     /// Tells what is late, once a second; the turn began at `at`.
-    fn look(&self, upkeep: &mut Upkeep, at: Millis) {
+    fn look(&mut self, upkeep: &mut Upkeep, at: Millis) {
         if upkeep.looked_at.is_none_or(|before| at.0.saturating_sub(before.0) >= LOOK.0) {
             upkeep.looked_at = Some(at);
-            self.health.looked(self.engine.look(), self.engine.now(), at);
+            let look = self.engine.look();
+            self.health.looked(look, self.engine.now(), at);
         }
     }
 

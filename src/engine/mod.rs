@@ -304,7 +304,7 @@ impl Engine {
     }
 
     /// What waits now, and for whom: for us, or for its endpoint's own limits.
-    pub fn look(&self) -> Look {
+    pub fn look(&mut self) -> Look {
         let mut look = self.scheduler.look(self.now);
         look.add(self.queues.look(self.now).of_queues());
         for start in &self.alone {

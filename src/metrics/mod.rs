@@ -33,7 +33,7 @@ pub const OTHER: &str = "other";
 /// Up to a second: what a disk and a request to this server take.
 const QUICK: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 /// Routes are many: few buckets.
-const ROUTE: &[f64] = &[0.005, 0.025, 0.1, 0.5, 2.5];
+const ROUTE: &[f64] = &[0.005, 0.025, 0.1, 1.0];
 /// Up to the longest time-out of an attempt.
 const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// From at once to the end of the schedule.
@@ -189,7 +189,7 @@ impl Metrics {
             due: b.number(
                 "hooklog_due_attempts",
                 "Attempts that could start now but for this service's own limits, as far as they are in memory: at \
-                 most 256 of each endpoint.",
+                 most 256 of each endpoint, and not many more than 100,000.",
             ),
             in_flight: b.number("hooklog_inflight_attempts", "Requests out."),
             in_flight_max: b.number("hooklog_inflight_attempts_limit", "Requests that may be out at a time."),
@@ -329,8 +329,13 @@ impl Metrics {
 
     /// Entries are being appended. If that fails the process ends, and with it what was counted.
     pub fn appending(&self, entries: &[Entry]) {
+        let mut types: Vec<(&'static str, u64)> = Vec::new();
         for entry in entries {
-            self.log_entries.count([entry.fact.name()]);
+            let name = entry.fact.name();
+            match types.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => types.push((name, 1)),
+            }
             match &entry.fact {
                 Fact::Accepted { .. } => {
                     self.accepted.inc();
@@ -347,6 +352,7 @@ impl Metrics {
                 _ => {}
             }
         }
+        types.into_iter().for_each(|(name, count)| self.log_entries.count_by([name], count));
     }
 
     fn attempted(&self, outcome: &'static str, fact: &Fact, took: Millis) {

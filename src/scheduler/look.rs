@@ -14,6 +14,9 @@ use hooklog_projections::time::Timestamp;
 
 use super::{Lane, Scheduler};
 
+/// Due attempts that are counted: enough to see that there are many.
+const DUE_COUNTED: u64 = 100_000;
+
 /// What keeps a due delivery back that is its endpoint's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
@@ -66,7 +69,8 @@ pub struct Look {
     pub first: Option<Timestamp>,
     /// The same by account, of what could have started by the moment of the look.
     pub late: HashMap<AccountId, Timestamp>,
-    /// Attempts that could start now, as far as they are in memory: at most a page of each endpoint.
+    /// Attempts that could start now, as far as they are in memory: at most a page of each endpoint, and not many
+    /// more than [`DUE_COUNTED`].
     pub due: u64,
     /// The oldest due time among what endpoints' own limits hold back. What lies on disk only is not known.
     pub oldest_held: Option<Timestamp>,
@@ -81,6 +85,14 @@ impl Look {
         if from <= now {
             let late = self.late.entry(account).or_insert(from);
             *late = (*late).min(from);
+        }
+    }
+
+    fn hold(&mut self, holder: Holder, lane: &Lane) {
+        self.held[holder as usize] += 1;
+        // A page that is yet to be read begins with anything.
+        if let Some((due, _)) = lane.page.first() {
+            self.oldest_held = self.oldest_held.into_iter().chain([*due]).min();
         }
     }
 
@@ -112,24 +124,29 @@ impl Look {
 
 impl Scheduler {
     /// What waits now, and for whom. Looks at every endpoint that something waits at: for once a second.
-    pub fn look(&self, now: Timestamp) -> Look {
+    pub fn look(&mut self, now: Timestamp) -> Look {
         let mut look = Look::default();
-        for (endpoint, lane) in &self.lanes {
+        for (endpoint, lane) in &mut self.lanes {
             let Some((due, _)) = lane.page.first().copied().or(lane.horizon) else { continue };
+            let ready = lane.free_at.is_some_and(|free| free.max(due) <= now);
+            // Its turn has not come, and if it came it would be parked: who let it wait is its receiver.
+            let full = ready && self.targets.is_full(lane.limits.target);
+            if full {
+                lane.free_at = Some(now);
+            }
             match lane.free_at {
+                _ if full => look.hold(Holder::Receiver, lane),
                 Some(free) if free <= now || due > now => {
                     look.ready(endpoint.account, due.max(free), now);
-                    look.due += lane.due_by(now);
+                    if look.due < DUE_COUNTED {
+                        look.due += lane.due_by(now);
+                    }
                 }
                 free if due <= now => {
-                    look.held[lane.holder(now) as usize] += 1;
+                    look.hold(lane.holder(now), lane);
                     // It will be ours again when it is let go.
                     if let Some(free) = free {
                         look.ready(endpoint.account, free, now);
-                    }
-                    // A page that is yet to be read begins with anything.
-                    if let Some((due, _)) = lane.page.first() {
-                        look.oldest_held = look.oldest_held.into_iter().chain([*due]).min();
                     }
                 }
                 _ => {}
@@ -265,6 +282,25 @@ mod tests {
         held.handle_backlog(endpoint(1), paused, resumed);
         let look = held.look(resumed);
         assert_eq!((look.held_by(Holder::Pause), look.oldest_held), (1, None), "nobody has read it yet");
+    }
+
+    #[test]
+    fn endpoints_of_a_receiver_that_is_full_wait_for_it_and_not_for_us() {
+        // All of them hang: what their receiver has, and what the half that slow ones share lets, are full at once, so
+        // most are never even parked.
+        let limits = Limits { in_flight_max: 10, target_in_flight_max: 5 };
+        let slow = LaneLimits { slow: true, in_flight_max: 1, ..open() };
+        let (mut scheduler, mut disk) = (Scheduler::new(limits, BEGIN), Disk::default());
+        for n in 1..=20 {
+            scheduler.handle_waiting(endpoint(n), slow, due(n as u64), BEGIN);
+        }
+        assert_eq!(drain(&mut scheduler, &mut disk, BEGIN).len(), 5);
+        let look = scheduler.look(BEGIN + HOUR);
+        assert_eq!((look.held_by(Holder::Receiver), look.due), (15, 0), "{look:?}");
+        assert!(look.late.is_empty() && look.first.is_none(), "{look:?}");
+        // It takes one more, and nobody gives it: from here on that is ours.
+        scheduler.handle_ended(endpoint(1), BEGIN + HOUR);
+        assert_eq!(scheduler.look(BEGIN + HOUR + HOUR).first, Some(BEGIN + HOUR));
     }
 
     #[test]
