@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::chromium::{Browser, PATIENCE, Scripts, TAB};
+use crate::chromium::{Browser, PATIENCE, Scripts, TAB, eventually};
 use crate::support::receiver::{Receiver, answer};
-use crate::support::server::{Host, Server, eventually};
+use crate::support::server::{Host, Server};
 
 /// A server with an account whose receiver takes everything.
 async fn running(host: &Host) -> (Server, String) {

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::chromium::{Browser, PATIENCE, Scripts};
+use crate::chromium::{Browser, PATIENCE, Scripts, eventually};
 use crate::support::receiver::{Receiver, answer};
-use crate::support::server::{Host, eventually, text};
+use crate::support::server::{Host, text};
 
 const MANY: usize = 1_000;
 

@@ -134,7 +134,7 @@ async fn day() -> (Stage, String, Vec<(&'static str, String)>) {
 
 /// Waits until nothing is in flight.
 async fn settled(stage: &Stage) {
-    crate::support::server::eventually("nothing is in flight", crate::chromium::PATIENCE, async || {
+    crate::chromium::eventually("nothing is in flight", crate::chromium::PATIENCE, async || {
         let status = stage.world.get("/v1/status").await.ok(200);
         (status["deliveries"]["in_flight"] == 0).then_some(())
     })

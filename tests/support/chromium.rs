@@ -18,10 +18,12 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::server::eventually;
+use crate::support::receiver::ticking;
 
 /// Far longer than anything here takes, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks: a look costs the browser something.
+const PACE: Duration = Duration::from_millis(15);
 /// Keys, as WebDriver names them.
 pub const TAB: char = '\u{e004}';
 pub const ENTER: char = '\u{e007}';
@@ -193,10 +195,15 @@ impl Browser {
 
     /// Waits until the page says this.
     pub async fn says(&self, words: &str) {
-        let mut last = None;
+        let mut last: Option<String> = None;
         let wait = async {
-            while !last.as_ref().is_some_and(|said: &String| said.contains(words)) {
+            let mut ticks = ticking(PACE).await;
+            loop {
                 last = self.words_now().await;
+                if last.as_ref().is_some_and(|said| said.contains(words)) {
+                    return;
+                }
+                ticks.tick().await;
             }
         };
         let waited = tokio::time::timeout(PATIENCE, wait).await;
@@ -369,15 +376,18 @@ fn capabilities(folder: &Path, scripts: Scripts) -> Value {
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
+        "--disable-extensions",
+        "--disable-gpu-rasterization",
         "--hide-scrollbars",
         // Nothing but loopback has a name or is reached.
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         &profile,
     ];
-    let prefs = match scripts {
-        Scripts::On => json!({}),
-        Scripts::Off => json!({ "profile.managed_default_content_settings.javascript": 2 }),
-    };
+    // Nothing is opened at the start.
+    let mut prefs = json!({ "session.restore_on_startup": 4, "session.startup_urls": ["about:blank"] });
+    if scripts == Scripts::Off {
+        prefs["profile.managed_default_content_settings.javascript"] = 2.into();
+    }
     json!({ "capabilities": { "alwaysMatch": {
         "browserName": "chrome",
         "goog:chromeOptions": {
@@ -388,6 +398,20 @@ fn capabilities(folder: &Path, scripts: Scripts) -> Value {
         },
         "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
     } } })
+}
+
+/// Asks again and again, not faster than a person sees, until there is an answer.
+pub async fn eventually<T>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        let mut ticks = ticking(PACE).await;
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            ticks.tick().await;
+        }
+    };
+    tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| panic!("{what}: not within {limit:?}"))
 }
 
 /// A text with one blank between its words.
