@@ -38,7 +38,10 @@ pub(crate) struct Notices {
 
 /// How late deliveries were, by account and for all, and when that was looked up.
 #[derive(Default)]
-pub(super) struct Late(Mutex<HashMap<Option<AccountId>, (Millis, Option<Timestamp>)>>);
+pub(super) struct Late(Mutex<HashMap<Option<AccountId>, Look>>);
+
+/// When it was looked, and what had been due longest.
+type Look = (Millis, Option<Timestamp>);
 
 /// What there is to say to the caller.
 pub(crate) async fn read(api: &ApiState) -> Result<Notices, Problem> {

@@ -146,14 +146,19 @@ fn failed(viewer: &Viewer, failure: &Failure, counted: bool) -> Markup {
             Failure::Answered(response) => { ": HTTP " (response.status) " after " (span(response.took)) },
             Failure::Error { class, detail, reason, took, .. } => {
                 ": " (words(class)) " after " (span(*took))
-                @match reason {
-                    _ if !viewer.is_customer() || is_told(*class) => { @if !detail.is_empty() { span.dim { " (" (line(detail, 160)) ")" } } },
-                    Some(reason) => span.dim { " (" (line(&reason.replace(['_', '-'], " "), 60)) ")" },
-                    None => {},
-                }
+                @let more = beyond(viewer, *class, detail, reason.as_deref());
+                @if !more.is_empty() { span.dim { " (" (line(&more, 160)) ")" } }
             },
         }
         @if !counted { span.dim { ", used up no try" } }
+    }
+}
+
+/// What is known of a failure beyond its class: the server's own words are for staff, a reason for everybody.
+fn beyond(viewer: &Viewer, class: ErrorClass, detail: &str, reason: Option<&str>) -> String {
+    match !viewer.is_customer() || is_told(class) {
+        true => detail.to_owned(),
+        false => reason.unwrap_or_default().replace(['_', '-'], " "),
     }
 }
 
