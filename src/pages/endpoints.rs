@@ -41,7 +41,7 @@ pub(super) async fn list(viewer: Viewer, uri: Uri) -> Result<Response, Problem> 
         @if ships.is_empty() {
             (nothing(&query, "endpoints", html! {
                 @if viewer.is_customer() { p { "No endpoint is set up for you yet." } }
-                @else { p { "Make one from this machine:" } pre.code { code { "hooklog endpoints create --account acct_… https://hooks.acme.example/" } } }
+                @else { p { "Make one from this machine:" } pre.code { code { "hooklog endpoints create --account acct_… https://example.com/hooks" } } }
             }))
         } @else { (table(&viewer, &ships)) }
         @if !all { p.note { "There are more endpoints; choose an account to see its own." } }

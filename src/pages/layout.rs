@@ -151,7 +151,7 @@ impl Viewer {
                 form method="get" action=(self.to("/find")) {
                     label.unseen for="q" { "Find by any id" }
                     (icon("search"))
-                    input #q type="search" name="q" maxlength="200" placeholder="Event, delivery, endpoint or account id" autocomplete="off" spellcheck="false" autocapitalize="off";
+                    input #q type="search" name="q" maxlength="200" placeholder=(if self.is_customer() { "Event, delivery or endpoint id" } else { "Event, delivery, endpoint or account id" }) autocomplete="off" spellcheck="false" autocapitalize="off";
                     kbd.scripted aria-hidden="true" { "/" }
                     button type="submit" { "Find" }
                 }

@@ -145,7 +145,7 @@ fn first_steps(viewer: &Viewer, seen: &Overview) -> Markup {
                     li { h3 { "An account " (done(seen.has_accounts)) }
                         pre.code { code { "hooklog accounts create Acme --owner-email ops@acme.example" } } }
                     li { h3 { "An endpoint of it " (done(seen.has_endpoints)) }
-                        pre.code { code { "hooklog endpoints create --account acct_… https://hooks.acme.example/" } } }
+                        pre.code { code { "hooklog endpoints create --account acct_… https://example.com/hooks" } } }
                     li { h3 { "An event " (done(false)) }
                         pre.code { code { "hooklog send --account acct_… --type payment.settled --data '{\"amount\":\"12.00\"}' --wait" } } }
                 }

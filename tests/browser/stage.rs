@@ -78,7 +78,8 @@ impl Stage {
         let origin = format!("http://{}", tcp.local_addr().expect("its address"));
         let stop = CancellationToken::new();
         let state = world.api().with_front(hooklog::pages::front());
-        let serving = tokio::spawn(serve(Listeners { tcp: Some(tcp), unix: None }, state, stop.clone()));
+        let serving =
+            tokio::spawn(serve(Listeners { tcp: Some(tcp), unix: None, admin: None }, state, stop.clone()));
         let account =
             world.account_of(json!({ "name": "Acme Payments", "owner_email": "ops@acme.example" })).await;
         Stage { world, origin, mended, port, account, stop, serving }

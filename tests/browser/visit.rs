@@ -52,7 +52,7 @@ async fn first_visit(scripts: Scripts) {
     let mut account = String::new();
     for line in &lines {
         let line =
-            line.replace("acct_…", &account).replace("https://hooks.acme.example/", &receiver.url("/in"));
+            line.replace("acct_…", &account).replace("https://example.com/hooks", &receiver.url("/in"));
         let line = if line.starts_with("hooklog accounts") { format!("{line} --json") } else { line };
         let ran = host.shell(&format!("{line} --store \"$STORE\"")).await;
         assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
