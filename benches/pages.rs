@@ -1,5 +1,5 @@
 //! What a page of a long history costs: `GET /v1/deliveries` in all its filters, at random depths, there and back,
-//! over three accounts of which one has 99 of a hundred deliveries.
+//! over three accounts of which one has 99 of a hundred deliveries; and the pages that people see of it.
 //!
 //! `cargo bench --bench pages [-- DELIVERIES]` (5,000,000). Without a network: requests go straight to the router.
 //! Ends with an error if a page holds what was not asked for, if the page before is another one than it was, or if
@@ -24,6 +24,7 @@ use hooklog::engine::driver::{self, Courier};
 use hooklog::engine::handle::Handle;
 use hooklog::engine::{Attempt, Command, Engine, Enqueue, ServerPolicy};
 use hooklog::log::{self, Body, Disk, Log};
+use hooklog::pages;
 use hooklog::secrets::MasterKey;
 use hooklog::views::query::SCAN_MAX;
 use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
@@ -92,7 +93,12 @@ async fn run(deliveries: u64) {
         guard::Policy::default(),
         ApiOptions { ..ApiOptions::default() },
     );
-    let pages = Pages { router: router(api.local()), times, chance: SeededChance::new(7), disk };
+    let pages = Pages {
+        router: router(api.local().with_front(pages::front())),
+        times,
+        chance: SeededChance::new(7),
+        disk,
+    };
     pages.measure(PAGES[usize::from(deliveries < 1_000_000)]).await;
     running.stop(Duration::from_secs(5)).await.expect("it stops");
 }
@@ -214,6 +220,32 @@ impl Pages {
         ] {
             self.measure_one(name, account, &filter, pages).await;
         }
+        println!("{:<34}{:>9}{:>9}{:>9}{:>9}", "what people see, ms", "p50", "p99", "max", "KB");
+        for (name, path) in [
+            ("overview", "/".into()),
+            ("deliveries", format!("/deliveries?account_id={big}")),
+            ("deliveries of all accounts", "/deliveries".into()),
+            ("deliveries, dead", format!("/deliveries?account_id={big}&status=dead")),
+            ("deliveries, pending", format!("/deliveries?account_id={big}&status=pending")),
+            ("events", format!("/events?account_id={big}")),
+            ("dead letters", format!("/dead?account_id={big}")),
+            ("endpoints", format!("/endpoints?account_id={big}")),
+            ("the answer page", format!("/events/evt-1?account_id={big}")),
+        ] {
+            self.see(name, &path, pages).await;
+        }
+    }
+
+    /// A page as people see it, as bytes of HTML.
+    async fn see(&self, name: &str, path: &str, pages: usize) {
+        let (mut took, mut len) = (Vec::new(), 0);
+        for _ in 0..pages {
+            let began = Instant::now();
+            len = self.body(path).await.len();
+            took.push(began.elapsed());
+        }
+        let [p50, p99, max] = parts_of(&mut took);
+        println!("{name:<34}{p50:>9.1}{p99:>9.1}{max:>9.1}{:>9.1}", len as f64 / 1e3);
     }
 
     async fn measure_one(&mut self, name: &str, account: AccountId, filter: &str, pages: usize) {
@@ -247,19 +279,28 @@ impl Pages {
                 assert_eq!(there, back, "{target}: the page before is another one now");
             }
         }
-        took.sort_unstable();
-        let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)].as_secs_f64() * 1e3;
-        println!("{name:<34}{:>9.1}{:>9.1}{:>9.1}{shown:>9}{most:>9}", at(50), at(99), at(100));
+        let [p50, p99, max] = parts_of(&mut took);
+        println!("{name:<34}{p50:>9.1}{p99:>9.1}{max:>9.1}{shown:>9}{most:>9}");
     }
 
     async fn get(&self, target: &str) -> Value {
+        serde_json::from_slice(&self.body(target).await).expect("JSON")
+    }
+
+    async fn body(&self, target: &str) -> Bytes {
         let request = Request::get(target).body(HttpBody::empty()).expect("a request");
         let response = self.router.clone().oneshot(request).await.expect("it cannot fail");
         let status = response.status();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         assert!(status.is_success(), "{target}: {status} {}", String::from_utf8_lossy(&body));
-        serde_json::from_slice(&body).expect("JSON")
+        body
     }
+}
+
+/// The median, the 99th of a hundred and the longest, in ms.
+fn parts_of(took: &mut [Duration]) -> [f64; 3] {
+    took.sort_unstable();
+    [50, 99, 100].map(|part| took[(took.len() * part / 100).min(took.len() - 1)].as_secs_f64() * 1e3)
 }
 
 /// A row is what was asked for.
