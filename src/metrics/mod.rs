@@ -380,11 +380,10 @@ impl Metrics {
     pub fn answered(&self, row: Option<(&'static str, &'static str)>, status: u16, took: Duration) {
         let (method, route) = row.unwrap_or((OTHER, OTHER));
         let class = match status {
-            200..300 => "2xx",
+            ..300 => "2xx",
             300..400 => "3xx",
             400..500 => "4xx",
-            500..600 => "5xx",
-            _ => OTHER,
+            _ => "5xx",
         };
         self.requests.count([route, method, class]);
         self.request_duration.took([route, method], took);
