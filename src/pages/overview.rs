@@ -71,7 +71,7 @@ fn strip(seen: &Overview) -> Markup {
     };
     html! {
         dl.strip {
-            (toned("Oldest due", due.as_deref().unwrap_or("on time"), "late through this server", if late(seen).is_some() { "bad" } else { "off" }))
+            (toned("Oldest due", due.as_deref().unwrap_or("on time"), if due.is_some() { "late through this server" } else { "nothing waits for this server" }, if late(seen).is_some() { "bad" } else { "off" }))
             (toned("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
             (toned("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
             (toned("p95 of an attempt", &p95, &since, "off"))
