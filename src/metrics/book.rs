@@ -124,6 +124,11 @@ impl<const N: usize> Durations<N> {
     }
 }
 
+/// A help text for the registry, which puts the last stop itself.
+fn unstopped(help: &'static str) -> &'static str {
+    help.trim_end_matches('.')
+}
+
 impl Book {
     fn describe(
         &mut self,
@@ -141,7 +146,7 @@ impl Book {
         of: [(&'static str, Of<'_>); N],
     ) -> Counts<N> {
         let counts = Counts { names: std::array::from_fn(|n| of[n].0), family: Family::default() };
-        self.registry.register(name, help, counts.family.clone());
+        self.registry.register(name, unstopped(help), counts.family.clone());
         let labels = of.iter().map(|(name, of)| (*name, of.text())).collect();
         self.describe((format!("{name}_total"), "counter", ""), labels, help);
         if let [(_, Of::Values(values))] = &of[..] {
@@ -152,7 +157,7 @@ impl Book {
 
     pub(super) fn count(&mut self, name: &str, help: &'static str) -> Counter {
         let counter = Counter::default();
-        self.registry.register(name, help, counter.clone());
+        self.registry.register(name, unstopped(help), counter.clone());
         self.describe((format!("{name}_total"), "counter", ""), Vec::new(), help);
         counter
     }
@@ -164,7 +169,7 @@ impl Book {
         (label, values): (&'static str, &[&'static str]),
     ) -> Numbers<1> {
         let numbers = Numbers { names: [label], family: Family::default() };
-        self.registry.register(name, help, numbers.family.clone());
+        self.registry.register(name, unstopped(help), numbers.family.clone());
         values.iter().for_each(|value| numbers.set([value], 0));
         self.describe((name.to_owned(), "gauge", ""), vec![(label, Of::Values(values).text())], help);
         numbers
@@ -172,28 +177,28 @@ impl Book {
 
     pub(super) fn number(&mut self, name: &str, help: &'static str) -> Number {
         let number = Number::default();
-        self.registry.register(name, help, number.clone());
+        self.registry.register(name, unstopped(help), number.clone());
         self.describe((name.to_owned(), "gauge", ""), Vec::new(), help);
         number
     }
 
     pub(super) fn bytes(&mut self, name: &str, help: &'static str) -> Number {
         let number = Number::default();
-        self.registry.register_with_unit(name, help, Unit::Bytes, number.clone());
+        self.registry.register_with_unit(name, unstopped(help), Unit::Bytes, number.clone());
         self.describe((format!("{name}_bytes"), "gauge", "bytes"), Vec::new(), help);
         number
     }
 
     pub(super) fn seconds(&mut self, name: &str, help: &'static str) -> Seconds {
         let seconds = Seconds::default();
-        self.registry.register_with_unit(name, help, Unit::Seconds, seconds.clone());
+        self.registry.register_with_unit(name, unstopped(help), Unit::Seconds, seconds.clone());
         self.describe((format!("{name}_seconds"), "gauge", "seconds"), Vec::new(), help);
         seconds
     }
 
     pub(super) fn duration(&mut self, name: &str, help: &'static str, buckets: &'static [f64]) -> Histogram {
         let histogram = Histogram::new(buckets.iter().copied());
-        self.registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        self.registry.register_with_unit(name, unstopped(help), Unit::Seconds, histogram.clone());
         self.describe((format!("{name}_seconds"), "histogram", "seconds"), Vec::new(), help);
         histogram
     }
@@ -207,7 +212,7 @@ impl Book {
     ) -> Durations<N> {
         let family = Family::new_with_constructor(Buckets(buckets));
         let durations = Durations { names: std::array::from_fn(|n| of[n].0), family };
-        self.registry.register_with_unit(name, help, Unit::Seconds, durations.family.clone());
+        self.registry.register_with_unit(name, unstopped(help), Unit::Seconds, durations.family.clone());
         let told = of.iter().map(|(name, of)| (*name, of.text())).collect();
         self.describe((format!("{name}_seconds"), "histogram", "seconds"), told, help);
         if let [(_, Of::Values(values))] = &of[..] {
@@ -219,7 +224,7 @@ impl Book {
 
     pub(super) fn info(&mut self, name: &str, help: &'static str, label: (&'static str, &'static str)) {
         let info = prometheus_client::metrics::info::Info::new([label]);
-        self.registry.register(name, help, info);
+        self.registry.register(name, unstopped(help), info);
         let labels = vec![(label.0, "as `hooklog --version` says it".to_owned())];
         self.describe((format!("{name}_info"), "info", ""), labels, help);
     }
