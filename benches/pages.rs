@@ -230,7 +230,7 @@ impl Pages {
             ("events", format!("/events?account_id={big}")),
             ("dead letters", format!("/dead?account_id={big}")),
             ("endpoints", format!("/endpoints?account_id={big}")),
-            ("the answer page", format!("/events/evt-1?account_id={big}")),
+            ("the answer page", format!("/events/evt-2?account_id={big}")),
         ] {
             self.see(name, &path, pages).await;
         }
