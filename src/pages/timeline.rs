@@ -138,11 +138,10 @@ fn failed(viewer: &Viewer, failure: &Failure, counted: bool) -> Markup {
     html! {
         @match failure {
             Failure::Error { class: ErrorClass::Interrupted, .. } => { b { "The server restarted" } ": the request was cut off, and is repeated" },
-            Failure::Error { class: ErrorClass::NotSent, .. } => { b { "The server restarted" } ": the request never left, and is repeated" },
             _ => b { "Failed" },
         }
         @match failure {
-            Failure::Error { class: ErrorClass::Interrupted | ErrorClass::NotSent, .. } => {},
+            Failure::Error { class: ErrorClass::Interrupted, .. } => {},
             Failure::Answered(response) => { ": HTTP " (response.status) " after " (span(response.took)) },
             Failure::Error { class, detail, reason, took, .. } => {
                 ": " (words(class)) " after " (span(*took))
