@@ -8,7 +8,9 @@ use hooklog::clock::{Chance, SeededChance};
 use hooklog::engine::Command;
 use hooklog::views::Place;
 use hooklog::views::history::{At, Filter, History};
-use hooklog_projections::ids::{AccountId, DeliveryKey, Seq};
+use hooklog::views::query::SCAN_MAX;
+use hooklog_projections::fact::{AccountSettings, Sealed};
+use hooklog_projections::ids::{AccountId, DeliveryKey, EndpointId, EndpointKey, Seq};
 use hooklog_projections::lifecycle::Status;
 use hooklog_projections::policy::Rollout;
 use hooklog_projections::time::Millis;
@@ -16,10 +18,21 @@ use support::stage::Stage;
 
 const ACCOUNT: AccountId = AccountId(1);
 
-fn page(stage: &Stage, filter: &Filter, place: Place<At>, limit: usize) -> History {
+/// Which list is read.
+#[derive(Clone, Copy)]
+enum List {
+    Account,
+    All,
+}
+
+fn page(stage: &Stage, list: List, filter: &Filter, place: Place<At>, limit: usize) -> History {
     let view = stage.engine.as_ref().expect("it runs").published().view();
-    let page = view.history(ACCOUNT, filter, place, limit).expect("a page");
-    assert!(page.rows.len() <= limit && page.searched_to.is_none());
+    let page = match list {
+        List::Account => view.history(ACCOUNT, filter, place, limit),
+        List::All => view.history_of_all(filter, place, limit),
+    };
+    let page = page.expect("a page");
+    assert!(page.rows.len() <= limit);
     page
 }
 
@@ -30,32 +43,38 @@ fn seqs(page: &History) -> Vec<Seq> {
 /// All pages of a list, from the newest to the oldest and back again; `between` is done before each but the first.
 fn there_and_back(
     stage: &mut Stage,
+    list: List,
     filter: &Filter,
     limit: usize,
     mut between: impl FnMut(&mut Stage),
 ) -> [Vec<Seq>; 2] {
-    let mut last = page(stage, filter, Place::First, limit);
+    let mut last = page(stage, list, filter, Place::First, limit);
     assert_eq!(last.prev, None, "nothing is before the first page");
     let mut there = seqs(&last);
     while let Some(next) = last.next {
+        assert!(last.searched_to.is_some() || last.rows.len() == limit, "a short page says why");
         between(stage);
-        last = page(stage, filter, Place::After(next), limit);
+        last = page(stage, list, filter, Place::After(next), limit);
         assert_eq!(last.prev, Some(next));
         there.extend(seqs(&last));
     }
     let mut back = seqs(&last);
     while let Some(prev) = last.prev {
         between(stage);
-        last = page(stage, filter, Place::UpTo(prev), limit);
+        last = page(stage, list, filter, Place::UpTo(prev), limit);
         assert_eq!(last.next, Some(prev));
         back.splice(0..0, seqs(&last));
     }
     [there, back]
 }
 
-/// All pages of a list: the same rows there and back.
+/// All pages of an account's list: the same rows there and back.
 fn pages(stage: &mut Stage, filter: &Filter, limit: usize) -> Vec<Seq> {
-    let [there, back] = there_and_back(stage, filter, limit, |_| ());
+    pages_of(stage, List::Account, filter, limit)
+}
+
+fn pages_of(stage: &mut Stage, list: List, filter: &Filter, limit: usize) -> Vec<Seq> {
+    let [there, back] = there_and_back(stage, list, filter, limit, |_| ());
     assert_eq!(there, back, "{filter:?}, {limit} a page");
     there
 }
@@ -146,7 +165,7 @@ fn pages_hold_still_while_events_arrive_and_end() {
             for limit in [5, 50] {
                 let before = pages(&mut stage, &filter, 1_000);
                 let mut gone = BTreeSet::new();
-                let walks = there_and_back(&mut stage, &filter, limit, |stage| {
+                let walks = there_and_back(&mut stage, List::Account, &filter, limit, |stage| {
                     arrived += 1;
                     match chance.draw() % 3 {
                         0 => stage.enqueue_many([format!("new-a{arrived}")], "a.one"),
@@ -172,4 +191,98 @@ fn pages_hold_still_while_events_arrive_and_end() {
         }
         assert!(arrived > 100, "{arrived}");
     }
+}
+
+/// Accounts 2 and on, each with an endpoint that answers, one that refuses and one that is paused.
+fn more_accounts(stage: &mut Stage, last: u128) {
+    let settings = AccountSettings {
+        name: "Another".into(),
+        owner_email: None,
+        schedule: None,
+        response_policy: None,
+        webhook_retries: Rollout::On,
+    };
+    for n in 1..=last {
+        let account = AccountId(n);
+        if account != ACCOUNT {
+            let (settings, secret) = (settings.clone(), Sealed(vec![0]));
+            stage.ask(Command::CreateAccount { account, settings, secret }).expect("it is new");
+        }
+        for (part, (wanted, word)) in [("a.*", "200"), ("b.*", "200"), ("c.*", "400")].into_iter().enumerate()
+        {
+            let key = EndpointKey { account, endpoint: EndpointId(n * 10 + part as u128) };
+            stage.endpoint_at(key, &format!("e{n}-{part}"), wanted, &[word], |_| ());
+            if wanted == "b.*" {
+                stage.ask(Command::PauseEndpoint { key, reason: "they move".into() }).expect("it runs");
+            }
+        }
+    }
+}
+
+/// The list of all accounts, put together out of theirs, is what all their deliveries are in the order of the log.
+#[test]
+fn the_list_of_all_accounts_is_the_lists_of_each() {
+    const ACCOUNTS: u128 = 6;
+    let mut stage = Stage::new();
+    stage.account(None, Rollout::On);
+    more_accounts(&mut stage, ACCOUNTS);
+    let first = stage.moment();
+    for n in 0..150u32 {
+        // The first account has half of them, the next a quarter, the last nearly none.
+        let account = AccountId(u128::from((n + 1).trailing_zeros()).min(ACCOUNTS - 1) + 1);
+        let event_type = ["a.one", "a.two", "b.one", "c.one", "a.one"][n as usize % 5];
+        stage
+            .enqueue_with(&format!("e{n}"), event_type, b"{}", |event| event.account = account)
+            .expect("it fits");
+        stage.run_for(Millis(100));
+    }
+    let view = stage.engine.as_ref().expect("it runs").published().view();
+    let of_account = |n| view.history(AccountId(n), &Filter::default(), Place::First, 1_000).expect("a page");
+    let mut every: Vec<_> = (1..=ACCOUNTS).flat_map(|n| of_account(n).rows).collect();
+    every.sort_by_key(|(key, _)| std::cmp::Reverse(key.seq));
+    assert_eq!(every.len(), 150);
+    let of = |statuses: &[Status], event_type: Option<&str>| Filter {
+        statuses: statuses.to_vec(),
+        event_type: event_type.map(str::to_owned),
+        ..Filter::default()
+    };
+    let between =
+        |since, until| Filter { since: Some(first + since), until: Some(first + until), ..Filter::default() };
+    for (filter, count) in [
+        (of(&[], None), 150),
+        (of(&[Status::Dead], None), 30),
+        (of(&[Status::Pending], None), 30),
+        (of(&[Status::Delivered, Status::Dead], None), 120),
+        (of(&[Status::Cancelled], None), 0),
+        (of(&[], Some("a.two")), 30),
+        (of(&[], Some("never")), 0),
+        (between(Millis(3_000), Millis(9_000)), 60),
+    ] {
+        let wanted: Vec<_> =
+            every.iter().filter(|(_, row)| filter.matches(row)).map(|(key, _)| key.seq).collect();
+        assert!(wanted.len().abs_diff(count) <= 1, "{filter:?}: {}", wanted.len());
+        for limit in [1, 7, 50, 1_000] {
+            let found = pages_of(&mut stage, List::All, &filter, limit);
+            assert_eq!(found, wanted, "{filter:?}, {limit} a page");
+        }
+    }
+}
+
+/// A search that is given up says how far it came and goes on from there, and finds what lies at the very end.
+#[test]
+fn a_search_through_all_accounts_is_given_up_and_goes_on() {
+    let mut stage = Stage::new();
+    stage.account(None, Rollout::On);
+    more_accounts(&mut stage, 3);
+    let seldom = |stage: &mut Stage, id: &str| {
+        let sent = stage.enqueue_with(id, "b.seldom", b"{}", |event| event.account = AccountId(2));
+        sent.expect("it fits");
+    };
+    seldom(&mut stage, "oldest");
+    stage.enqueue_many((0..SCAN_MAX + 1_000).map(|n| format!("e{n}")), "b.often");
+    seldom(&mut stage, "newest");
+    let filter = Filter { event_type: Some("b.seldom".into()), ..Filter::default() };
+    let newest = page(&stage, List::All, &filter, Place::First, 50);
+    assert_eq!((newest.rows.len(), newest.searched_to.is_some()), (1, true));
+    assert_eq!(pages_of(&mut stage, List::All, &filter, 50).len(), 2);
 }

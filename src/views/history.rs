@@ -24,7 +24,7 @@ use crate::log::{self, Order, codec};
 
 /// What a row counts that lies elsewhere than the one before, in rows that are read in order. Chosen, not measured: a
 /// look-up finds its own block and decodes it, the next row of a table lies in the one at hand.
-const LOOKUP_COST: usize = 8;
+pub(super) const LOOKUP_COST: usize = 8;
 
 /// Rows of other tables that a page looks up.
 pub const LOOKUPS_MAX: usize = SCAN_MAX / LOOKUP_COST;
@@ -52,6 +52,17 @@ pub struct Filter {
     pub http: Vec<StatusRange>,
     /// The newest attempt failed with one of these, if any is given. With `http`: either.
     pub errors: Vec<ErrorClass>,
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy)]
+pub(super) struct Within {
+    /// The first entry that is not of the list.
+    pub end: Option<Seq>,
+    /// It is given up after so many rows, a look-up being [`LOOKUP_COST`] of them.
+    pub rows: usize,
+    /// Of what waits or is out, so many are read from their tables.
+    pub open: usize,
 }
 
 /// What filters ask of a delivery.
@@ -143,13 +154,31 @@ impl View<'_> {
         place: Place<At>,
         limit: usize,
     ) -> Result<History, log::Error> {
-        let before = filter.until.map(|until| self.first_since(until)).transpose()?.unwrap_or(Seq(u64::MAX));
-        let from = match place.map(|(seq, _)| seq) {
+        let within = Within { end: self.end_of(filter)?, rows: SCAN_MAX, open: SCAN_MAX };
+        Ok(self.history_within(account, filter, within, place, limit)?.0)
+    }
+
+    /// Where a list ends by its `until`: the first entry that is not of it.
+    pub(super) fn end_of(&self, filter: &Filter) -> Result<Option<Seq>, log::Error> {
+        filter.until.map(|until| self.first_since(until)).transpose()
+    }
+
+    /// The same within bounds. Answers also how many rows the search has cost.
+    pub(super) fn history_within(
+        &self,
+        account: AccountId,
+        filter: &Filter,
+        within: Within,
+        place: Place<At>,
+        limit: usize,
+    ) -> Result<(History, usize), log::Error> {
+        let before = within.end.unwrap_or(Seq(u64::MAX));
+        let from = match (place.map(|(seq, _)| seq), within.end) {
             // Towards the newest, the walk itself ends there.
-            from @ Place::UpTo(_) => from,
-            Place::After(seq) => Place::After(seq.min(before)),
-            Place::First if filter.until.is_some() => Place::After(before),
-            Place::First => Place::First,
+            (from @ Place::UpTo(_), _) => from,
+            (Place::After(seq), _) => Place::After(seq.min(before)),
+            (Place::First, Some(end)) => Place::After(end),
+            (Place::First, None) => Place::First,
         };
         let mut walk = Walk {
             view: self,
@@ -157,12 +186,13 @@ impl View<'_> {
             before,
             back: place.leads_back(),
             limit,
+            rows_max: within.rows,
             cost: 0,
             found: Vec::new(),
             last: None,
             stopped: None,
         };
-        if let Some(few) = self.few(account, filter)? {
+        if let Some(few) = self.few(account, filter, within.open)? {
             walk.through(account, from, few)?;
         } else if filter.statuses == [Status::Dead] {
             let key = |seq| DeliveryKey { account, seq };
@@ -182,14 +212,14 @@ impl View<'_> {
                 walk.look(key, Some(row))
             })?;
         }
-        let Walk { found, last, stopped, .. } = walk;
+        let Walk { found, last, stopped, cost, .. } = walk;
         let page = place.page(found, limit, |(key, row)| (key.seq, row.enqueued_at), stopped);
-        Ok(Page { searched_to: stopped.and(last).map(|(_, at)| at), ..page })
+        Ok((Page { searched_to: stopped.and(last).map(|(_, at)| at), ..page }, cost))
     }
 
     /// The deliveries that have one of the wanted statuses, newest first, where the tables of what waits and what is
     /// out, or the counts, say so at once; `None` if that would be longer than a look through the history.
-    fn few(&self, account: AccountId, filter: &Filter) -> Result<Option<Vec<Seq>>, log::Error> {
+    fn few(&self, account: AccountId, filter: &Filter, most: usize) -> Result<Option<Vec<Seq>>, log::Error> {
         let counts = self.counts(Some(account))?;
         let count = |status: &Status| match status {
             Status::Pending => counts.pending,
@@ -204,7 +234,7 @@ impl View<'_> {
             return Ok(Some(Vec::new()));
         }
         let open = |status: &Status| matches!(status, Status::Pending | Status::InFlight);
-        if wanted.is_empty() || !wanted.iter().all(open) || all > SCAN_MAX as u64 {
+        if wanted.is_empty() || !wanted.iter().all(open) || all > most as u64 {
             return Ok(None);
         }
         let mut few = Vec::new();
@@ -258,6 +288,7 @@ struct Walk<'v, 'p> {
     /// Towards the newest.
     back: bool,
     limit: usize,
+    rows_max: usize,
     cost: usize,
     found: Vec<(DeliveryKey, Delivery)>,
     last: Option<At>,
@@ -300,7 +331,7 @@ impl Walk<'_, '_> {
         if self.filter.since.is_some_and(|since| looks.enqueued_at < since) {
             return Ok(ControlFlow::Break(()));
         }
-        if self.cost + cost > SCAN_MAX {
+        if self.cost + cost > self.rows_max {
             self.stopped = if self.back { Some(at) } else { self.last };
             return Ok(ControlFlow::Break(()));
         }

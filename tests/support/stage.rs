@@ -272,6 +272,19 @@ impl Stage {
         change: impl FnOnce(&mut EndpointSettings),
     ) -> EndpointKey {
         let key = EndpointKey { account: account(), endpoint: EndpointId(self.names.len() as u128 + 1) };
+        self.endpoint_at(key, name, wanted, script, change);
+        key
+    }
+
+    /// An endpoint of any account.
+    pub fn endpoint_at(
+        &mut self,
+        key: EndpointKey,
+        name: &str,
+        wanted: &str,
+        script: &[&str],
+        change: impl FnOnce(&mut EndpointSettings),
+    ) {
         let mut settings = EndpointSettings {
             url: format!("https://{name}.customer.net/").into(),
             event_types: vec![wanted.into()],
@@ -282,7 +295,6 @@ impl Stage {
         created.expect("it is new");
         self.names.insert(name.to_owned(), key);
         self.scripts.insert(key.endpoint, script.iter().map(|word| (*word).to_owned()).collect());
-        key
     }
 
     /// A worker queue, with settings of its own.
