@@ -63,6 +63,9 @@ pub struct Args {
     /// Measure once, let so many requests hang, each at an endpoint of its own, and measure the others again
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=15_000), conflicts_with_all = ["hold", "growth"])]
     hanging: u64,
+    /// With --hanging: measure alone and beside so many times, and take the middle of what the rate was of itself
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=20))]
+    rounds: u64,
     /// Compare the first 10,000 of 200,000 deliveries with the last
     #[arg(long)]
     growth: bool,
@@ -102,8 +105,31 @@ struct Beside {
     /// What one that hangs adds to the server's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_hanging: Option<u64>,
+    /// The rate beside, as a part of the rate alone; of several rounds, the middle one.
+    of_the_rate: f64,
+    rounds: Vec<Round>,
+}
+
+/// One after the other.
+#[derive(Debug, Serialize)]
+struct Round {
     alone: Burst,
     beside: Burst,
+}
+
+impl Round {
+    fn of_the_rate(&self) -> f64 {
+        self.beside.delivered_per_second as f64 / self.alone.delivered_per_second.max(1) as f64
+    }
+}
+
+impl Beside {
+    fn of(held: u64, hanging: u64, bytes_per_hanging: Option<u64>, rounds: Vec<Round>) -> Beside {
+        let mut parts: Vec<f64> = rounds.iter().map(Round::of_the_rate).collect();
+        parts.sort_by(f64::total_cmp);
+        let of_the_rate = parts.get(parts.len() / 2).copied().unwrap_or_default();
+        Beside { held, hanging, bytes_per_hanging, of_the_rate, rounds }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -192,13 +218,14 @@ fn say(results: &Results, out: &mut Output) -> Result<(), Failure> {
     if let Some(burst) = burst {
         out.line(one("burst", burst))?;
     }
-    if let Some(Beside { held, hanging, bytes_per_hanging, alone, beside }) = beside {
-        out.line(one("alone", alone))?;
-        out.line(one("beside", beside))?;
+    if let Some(Beside { held, hanging, bytes_per_hanging, of_the_rate, rounds }) = beside {
+        for round in rounds {
+            out.line(one("alone", &round.alone))?;
+            out.line(one("beside", &round.beside))?;
+        }
         out.line(format!(
-            "{:<11}{held} held, {hanging} hanging: {:.2} of the rate{}",
+            "{:<11}{held} held, {hanging} hanging: {of_the_rate:.2} of the rate{}",
             "",
-            beside.delivered_per_second as f64 / alone.delivered_per_second.max(1) as f64,
             bytes_per_hanging.map_or(String::new(), |bytes| format!(
                 ", {:.1} KB for each that hangs",
                 bytes as f64 / 1000.0
@@ -282,22 +309,29 @@ impl Bench {
 
     /// A burst alone, then with what waits or hangs beside it.
     async fn beside(&self, args: &Args) -> Result<Beside, Failure> {
-        let alone = self.burst(args.events).await?;
-        let mut bytes_per_hanging = None;
         if args.hold > 0 {
+            let alone = self.burst(args.events).await?;
             self.hold(args.hold).await?;
-        } else {
+            let beside = self.burst(args.events).await?;
+            return Ok(Beside::of(args.hold, 0, None, vec![Round { alone, beside }]));
+        }
+        let (mut rounds, mut bytes_per_hanging) = (Vec::new(), None);
+        for round in 0..args.rounds {
+            let alone = self.burst(args.events).await?;
             let events = self.hanging(args.hanging).await?;
             tokio::time::sleep(SETTLE).await;
             let before = memory_bytes(self.server_id)?;
-            self.hang(events).await?;
+            self.hang(events, round).await?;
             // What taking them in has freed goes back to the system a little later.
             tokio::time::sleep(SETTLE).await;
+            // In later rounds, memory of the earlier ones is used again.
             let more = memory_bytes(self.server_id)?.saturating_sub(before);
-            bytes_per_hanging = Some(more / args.hanging);
+            bytes_per_hanging.get_or_insert(more / args.hanging);
+            let beside = self.burst(args.events).await?;
+            rounds.push(Round { alone, beside });
+            self.ended().await?;
         }
-        let beside = self.burst(args.events).await?;
-        Ok(Beside { held: args.hold, hanging: args.hanging, bytes_per_hanging, alone, beside })
+        Ok(Beside::of(0, args.hanging, bytes_per_hanging, rounds))
     }
 
     /// Lets deliveries wait at a paused endpoint.
@@ -329,20 +363,37 @@ impl Bench {
             }
             let path = format!("{}/{number}", &HANG[1..]);
             let endpoint = self.endpoint_at(&client, self.hanging_at, &account, &path, HANGING_MS).await?;
-            events.push(event(&account, &endpoint, &self.pad));
+            let mut event = event(&account, &endpoint, &self.pad);
+            // Once is enough: it is over when its time is.
+            event["max_tries"] = 1.into();
+            events.push(event);
             progress.show(number, endpoints);
         }
         Ok(events)
     }
 
-    /// Sends events, and waits until each hangs.
-    async fn hang(&self, mut events: Vec<Value>) -> Result<(), Failure> {
-        let (client, all) = (Client::at(self.server), events.len() as u64);
+    /// Sends events, and waits until each hangs beside those of earlier rounds.
+    async fn hang(&self, mut events: Vec<Value>, round: u64) -> Result<(), Failure> {
+        let (client, all) = (Client::at(self.server), events.len() as u64 * (round + 1));
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH as usize));
             self.batch(&client, std::mem::replace(&mut events, rest)).await?;
         }
         self.received(&Client::at(self.hanging_at), all, |stats| stats.hanging).await
+    }
+
+    /// Waits until nothing hangs any more.
+    async fn ended(&self) -> Result<(), Failure> {
+        let client = Client::at(self.server);
+        for _ in 0..4 * HANGING_MS / 1_000 {
+            let page: Value =
+                client.get(&Target::new(&["v1", "deliveries"]).with("status", "in_flight")).await?;
+            if page["data"].as_array().is_some_and(Vec::is_empty) {
+                return Ok(());
+            }
+            tokio::time::sleep(SETTLE).await;
+        }
+        Err(Failure::new(Exit::No, "requests that hang did not end"))
     }
 
     async fn batch(&self, client: &Client, events: Vec<Value>) -> Result<(), Failure> {
