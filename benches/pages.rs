@@ -1,13 +1,16 @@
 //! What a page of a long history costs: `GET /v1/deliveries` in all its filters, at random depths, there and back,
 //! over three accounts of which one has 99 of a hundred deliveries; and the pages that people see of it.
 //!
-//! `cargo bench --bench pages [-- DELIVERIES]` (5,000,000). Without a network: requests go straight to the router.
+//! `cargo bench --bench pages [-- DELIVERIES [FOLDER]]` (5,000,000). A folder is kept, and read again as it is by the
+//! next run, so that what was changed in between is measured on the same history. Without a network: requests go
+//! straight to the router.
 //! Ends with an error if a page holds what was not asked for, if the page before is another one than it was, or if
 //! one looks through more rows than it may; never for its time, which the machine and what else it does decide.
 
 #[path = "../tests/support/counting.rs"]
 mod counting;
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +31,7 @@ use hooklog::pages;
 use hooklog::secrets::MasterKey;
 use hooklog::views::query::SCAN_MAX;
 use hooklog_projections::fact::{AccountSettings, Actor, EndpointSettings, Sealed};
-use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey};
+use hooklog_projections::ids::{AccountId, EndpointId, EndpointKey, Seq};
 use hooklog_projections::policy::Rollout;
 use hooklog_projections::time::{Millis, Timestamp};
 use http_body_util::BodyExt;
@@ -60,15 +63,18 @@ impl Courier for Receiver {
 }
 
 fn main() {
-    let deliveries = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(DELIVERIES);
+    let given: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let deliveries =
+        given.first().map_or(DELIVERIES, |number| number.parse().expect("a number of deliveries"));
+    let passing = tempfile::tempdir().expect("a folder");
+    let folder = given.get(1).map_or(passing.path(), |folder| Path::new(folder));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(run(deliveries));
+    runtime.block_on(run(deliveries, folder));
 }
 
-async fn run(deliveries: u64) {
+async fn run(deliveries: u64, folder: &Path) {
     let clock = SystemClock::start();
-    let folder = tempfile::tempdir().expect("a folder");
-    let (disk, mark) = log::open_folder(folder.path(), Default::default()).expect("a store");
+    let (disk, mark) = log::open_folder(folder, Default::default()).expect("a store");
     let disk = Counting::over(disk);
     let opened =
         Log::open(Arc::new(disk.clone()), mark, log::Options { free_bytes_min: 0, ..Default::default() });
@@ -80,12 +86,15 @@ async fn run(deliveries: u64) {
     engine.set_sending(true);
     let running = driver::run(engine, Arc::new(Receiver), clock.clone(), tokio::runtime::Handle::current());
     let handle = running.handle.clone();
-    for account in [1, 2, 3] {
-        set_up(&handle, AccountId(account)).await;
+    if handle.view().head() < Seq(deliveries) {
+        for account in [1, 2, 3] {
+            set_up(&handle, AccountId(account)).await;
+        }
+        let began = Instant::now();
+        fill(&handle, deliveries).await;
+        println!("{deliveries} deliveries in {:.0} s", began.elapsed().as_secs_f64());
     }
-    let began = Instant::now();
-    let times = fill(&handle, &clock, deliveries).await;
-    println!("{deliveries} deliveries in {:.0} s", began.elapsed().as_secs_f64());
+    let times = moments(&handle);
     let api = ApiState::new(
         handle,
         master,
@@ -134,9 +143,15 @@ fn endpoint(account: AccountId, n: u64) -> EndpointKey {
     EndpointKey { account, endpoint: EndpointId(account.0 * 1_000 + u128::from(n)) }
 }
 
-/// Events to one endpoint each. Answers the moments at which parts of them were in.
-async fn fill(handle: &Handle, clock: &Arc<SystemClock>, deliveries: u64) -> Vec<Timestamp> {
-    let mut times = vec![];
+/// Moments at which a hundredth more was in the log.
+fn moments(handle: &Handle) -> Vec<Timestamp> {
+    let view = handle.view();
+    let head = view.head().0;
+    (1..=100).map(|part| view.entry(Seq(head * part / 100)).expect("an entry").at).collect()
+}
+
+/// Events to one endpoint each.
+async fn fill(handle: &Handle, deliveries: u64) {
     for part in 0..100 {
         let (from, to) = (deliveries * part / 100, deliveries * (part + 1) / 100);
         let callers: Vec<_> = (0..CALLERS)
@@ -152,12 +167,11 @@ async fn fill(handle: &Handle, clock: &Arc<SystemClock>, deliveries: u64) -> Vec
         for caller in callers {
             caller.await.expect("no panic");
         }
-        times.push(clock.now());
     }
     loop {
         let counts = handle.view().counts(None).expect("counts");
         if counts.delivered + counts.dead + deliveries / WAITING_ONE_IN >= deliveries {
-            return times;
+            return;
         }
         tokio::task::yield_now().await;
     }
