@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
-use crate::access::{Look, found, too_wide};
+use crate::access::{look_through, look_through_without_scripts};
 use crate::chromium::{Browser, Scripts};
 use crate::stage::Stage;
 use crate::support::case::text;
@@ -109,43 +109,12 @@ async fn a_customer_sends_its_own_again_and_sees_nobody_elses() {
 async fn the_portal_is_for_everybody() {
     let stage = Stage::new().await;
     let told = stage.every_answer().await;
+    let screens = stage.screens_of_portal(&told).await;
     let browser = Browser::open(&stage.origin, Scripts::On).await;
-    let mut screens = vec!["/portal".to_owned()];
-    let endpoints = stage.world.get(&format!("/v1/endpoints?account_id={}", stage.account)).await.ok(200);
-    for page in ["/", "/events", "/deliveries", "/dead", "/endpoints", "/replays", "/replays/new?status=dead"]
-    {
-        screens.push(format!("/portal{page}"));
-    }
-    // The pages are the console's own: some of each sort stand for all.
-    for told in told.iter().step_by(4) {
-        screens.push(format!(
-            "/portal{}",
-            told.path.replace(&format!("?account_id={}", stage.account), "?").replace("?&", "?")
-        ));
-    }
-    screens.push(format!("/portal/endpoints/{}", text(&endpoints["data"][0]["id"])));
-    screens.push("/portal/find?q=evt_never".into());
-    let mut wrong = Vec::new();
-    for (n, path) in screens.iter().enumerate() {
-        if n == 1 {
-            stage.enter(&browser, &stage.account, "account").await;
-        }
-        browser.go(path).await;
-        browser.eval("for (const d of document.querySelectorAll('details')) d.open = true", json!([])).await;
-        for (scheme, look) in [("light", Look::All), ("dark", Look::Colours)] {
-            browser.prefer(scheme).await;
-            wrong.extend(
-                found(&browser, look).await.into_iter().map(|told| format!("{path} ({scheme}): {told}")),
-            );
-        }
-        for width in [360, 1280] {
-            browser.size(width, 800).await;
-            wrong.extend(
-                too_wide(&browser).await.into_iter().map(|told| format!("{path} ({width} px): {told}")),
-            );
-        }
-    }
-    assert!(wrong.is_empty(), "{} on {} screens:\n{}", wrong.len(), screens.len(), wrong.join("\n"));
+    look_through(&browser, &["/portal".to_owned()]).await;
+    stage.enter(&browser, &stage.account, "account").await;
+    look_through(&browser, &screens).await;
+    look_through_without_scripts(&browser, &screens).await;
     browser.was_quiet().await;
     browser.quit().await;
     stage.end().await;

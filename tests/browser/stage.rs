@@ -231,6 +231,20 @@ impl Stage {
         screens
     }
 
+    /// The same in the portal: those that stand in it, without the account, which is the session's.
+    pub async fn screens_of_portal(&self, told: &[Told]) -> Vec<String> {
+        let account = format!("account_id={}", self.account);
+        let mut screens = self.screens(told).await;
+        screens.retain(|path| {
+            ["/accounts", "/audit", "/system", "/sign-in"].iter().all(|other| !path.starts_with(other))
+        });
+        let inside = |path: String| {
+            let path = path.replace(&format!("{account}&"), "").replace(&account, "");
+            format!("/portal{}", path.trim_end_matches('?'))
+        };
+        screens.into_iter().map(inside).collect()
+    }
+
     /// A link of an account's to the portal, as it is handed out.
     pub async fn link(&self, account: &str, role: &str) -> String {
         let wanted = json!({ "account_id": account, "role": role });
