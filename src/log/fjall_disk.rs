@@ -27,7 +27,7 @@ use super::memory::is_empty;
 pub struct Settings {
     /// The block cache, shared by all spaces.
     pub cache_bytes: u64,
-    /// Memtable of log and bodies. Like the next one it applies to spaces made from now on.
+    /// Memtable of log and bodies.
     pub memtable_bytes: u64,
     /// Memtable of every other space.
     pub view_memtable_bytes: u64,
@@ -41,6 +41,11 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// compaction it is given back to the queue and takes it out again, without a pause, for as long as another
 /// compacts. That is a busy core, which on two cores is half of what there is to deliver with.
 const WORKERS: usize = 1;
+
+/// No memtable is full for fjall: who writes also rotates. fjall 3.1.13 has its worker do it, which it asks again
+/// with each write until it is done, through a queue of 1,000 messages; a worker that rotates sends a flush into the
+/// same queue, and if that has filled up while it compacted, waits for room in it that only it could make, for ever.
+const NEVER_FULL: u64 = u64::MAX;
 
 /// Blocks of append-only spaces: half a percent more compression for each doubling, and reads that take 13 µs.
 const APPEND_BLOCK_BYTES: u32 = 16 << 10;
@@ -127,14 +132,22 @@ impl FjallDisk {
     }
 
     fn options(&self, space: Space) -> KeyspaceCreateOptions {
-        let settings = &self.0.settings;
         let base = KeyspaceCreateOptions::default()
+            .max_memtable_size(NEVER_FULL)
             .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4));
         match space {
-            Space::Log(_) | Space::Body(_) => base
-                .max_memtable_size(settings.memtable_bytes)
-                .data_block_size_policy(BlockSizePolicy::all(APPEND_BLOCK_BYTES)),
-            Space::View { .. } | Space::Meta => base.max_memtable_size(settings.view_memtable_bytes),
+            Space::Log(_) | Space::Body(_) => {
+                base.data_block_size_policy(BlockSizePolicy::all(APPEND_BLOCK_BYTES))
+            }
+            Space::View { .. } | Space::Meta => base,
+        }
+    }
+
+    /// A memtable that is larger is made a file.
+    fn memtable_bytes(&self, space: Space) -> u64 {
+        match space {
+            Space::Log(_) | Space::Body(_) => self.0.settings.memtable_bytes,
+            Space::View { .. } | Space::Meta => self.0.settings.view_memtable_bytes,
         }
     }
 }
@@ -196,14 +209,28 @@ impl Disk for FjallDisk {
         check_keys(changes)?;
         let mut batch = OwnedWriteBatch::with_capacity(self.0.database.clone(), changes.len())
             .durability(Some(PersistMode::SyncAll));
+        let mut touched: Vec<(Space, Keyspace)> = Vec::new();
         for change in changes {
-            let handle = self.handle(change.space)?;
+            let at = match touched.iter().position(|(space, _)| *space == change.space) {
+                Some(at) => at,
+                None => {
+                    touched.push((change.space, self.handle(change.space)?));
+                    touched.len() - 1
+                }
+            };
+            let handle = &touched[at].1;
             match &change.value {
-                Some(value) => batch.insert(&handle, &*change.key, &**value),
-                None => batch.remove(&handle, &*change.key),
+                Some(value) => batch.insert(handle, &*change.key, &**value),
+                None => batch.remove(handle, &*change.key),
             }
         }
-        batch.commit().map_err(explain)
+        batch.commit().map_err(explain)?;
+        for (space, handle) in touched {
+            if handle.tree.active_memtable().size() > self.memtable_bytes(space) {
+                handle.rotate_memtable().map_err(explain)?;
+            }
+        }
+        Ok(())
     }
 
     fn snapshot(&self) -> Arc<dyn Read> {
@@ -359,6 +386,48 @@ mod tests {
 
     fn view(version: u32) -> Space {
         Space::View { name: "events", version }
+    }
+
+    /// With fjall's own rotation this hangs for ever, see [`NEVER_FULL`].
+    #[test]
+    fn writes_beside_a_long_compaction_do_not_hang_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { view_memtable_bytes: 8 << 10, ..Settings::default() };
+        let disk = FjallDisk::open(folder.path(), settings).unwrap();
+        let spaces: Vec<_> = (1..=60).map(view).collect();
+        spaces.iter().for_each(|space| disk.ensure(*space).unwrap());
+        // Eight runs over the same keys are what a compaction takes its time for.
+        let large = view(100);
+        disk.ensure(large).unwrap();
+        for run in 0..8u32 {
+            let row = |n: u32| {
+                (Bytes::from((n * 8 + run).to_be_bytes().to_vec()), Some(Bytes::from_static(b"row")))
+            };
+            disk.ingest(large, &mut (0..100_000).map(row)).unwrap();
+        }
+        let (done, ended) = std::sync::mpsc::channel();
+        let writer = disk.clone();
+        std::thread::spawn(move || {
+            let runs = || writer.handle(large).unwrap().l0_table_count();
+            let (mut round, mut after) = (0u32, 0);
+            // While it compacts, and a while longer.
+            while after < 60 {
+                after += u32::from(runs() < 4);
+                round += 1;
+                let row = |space: &Space| Change::put(*space, round.to_be_bytes().to_vec(), vec![7; 600]);
+                writer.write(&spaces.iter().map(row).collect::<Vec<_>>()).unwrap();
+                // As the engine does now and then, so that journals can go.
+                if round % 50 == 0 {
+                    spaces.iter().for_each(|space| writer.rotate(*space).unwrap());
+                }
+            }
+            done.send((spaces, round)).unwrap();
+        });
+        let (spaces, rounds) = ended.recv_timeout(Duration::from_secs(120)).expect("the store goes on");
+        assert!(rounds > 60, "it was not compacted beside the writes");
+        for space in spaces {
+            assert_eq!(disk.get(space, &rounds.to_be_bytes()).unwrap().as_deref(), Some(&[7; 600][..]));
+        }
     }
 
     #[test]
