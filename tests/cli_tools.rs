@@ -148,15 +148,78 @@ async fn profiles_name_a_server_and_times_are_local_if_wished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completions_and_manual_pages_are_made_of_the_command_line_itself() {
+async fn a_shell_completes_words_and_the_ids_that_are_there() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completion = run(&["completion", shell]).await;
-        assert_eq!(completion.code, Some(0), "{shell}");
-        for word in ["hooklog", "retry-now", "signature", "forward-to"] {
-            assert!(completion.out.contains(word), "{word} in {shell}");
-        }
+        assert!(completion.code == Some(0) && completion.out.contains("HOOKLOG_COMPLETE"), "{completion:?}");
     }
     assert_eq!(run(&["completion", "tcsh"]).await.code, Some(2));
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::scripted(vec![answer(200, "", "ok")]).await;
+    let host = Host::new(folder.path());
+    let server = host.start().await;
+    let account = server.api.post("/v1/accounts", json!({ "name": "Acme; $(reboot)" })).await;
+    let account = text(&account["id"]);
+    let (other, _) = server.api.account().await;
+    let (endpoint, _) = server.api.endpoint(&account, &receiver.url("/in"), json!({})).await;
+    let (elsewhere, _) = server.api.endpoint(&other, &receiver.url("/other"), json!({})).await;
+    let mut deliveries = Vec::new();
+    for id in ["evt_1", "evt~2"] {
+        let event = server.api.event(&account, id, "1").await.expect("an answer").good();
+        deliveries.push(text(&event["deliveries"][0]["id"]));
+    }
+    let url = format!("http://{}", server.address);
+    let completed = async |words: &[&str]| {
+        let script = "source <(\"$0\" completion bash); COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1));
+            _clap_complete_hooklog hooklog \"${@: -1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_hooklog"), "hooklog"]).args(words);
+        let path = std::env::var_os("PATH").expect("a path");
+        shell.env_clear().env("PATH", path).env("HOOKLOG_URL", &url).kill_on_drop(true);
+        let ended = ran(shell).await;
+        assert_eq!((ended.code, &*ended.err), (Some(0), ""), "{words:?}");
+        ended.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(completed(&["retr"]).await.contains(&"retry-now".to_owned()));
+    assert!(completed(&["signature", ""]).await.contains(&"verify".to_owned()));
+    assert_eq!(completed(&["listen", "--forw"]).await, ["--forward-to"]);
+
+    let mut accounts = completed(&["portal", "link", "--account", "acct_"]).await;
+    accounts.sort();
+    let mut both = vec![account.clone(), other.clone()];
+    both.sort();
+    assert_eq!(accounts, both);
+    assert_eq!(completed(&["list", "--account", &other[..other.len() - 1]]).await, [&*other]);
+    assert_eq!(completed(&["accounts", "reveal", &account]).await, [&*account]);
+    let mut endpoints = completed(&["endpoints", "pause", "ep_"]).await;
+    endpoints.sort();
+    let mut all = vec![endpoint.clone(), elsewhere];
+    all.sort();
+    assert_eq!(endpoints, all);
+    // Of the account that the line names.
+    assert_eq!(completed(&["list", "--account", &account, "--endpoint", "ep_"]).await, [&*endpoint]);
+    let explained = completed(&["explain", "dlv_"]).await;
+    assert!(deliveries.iter().all(|id| explained.contains(id)) && explained.len() == 2, "{explained:?}");
+    assert_eq!(
+        completed(&["events", "payload", "evt"]).await,
+        ["evt_1"],
+        "what a shell may read is left out"
+    );
+
+    // A server that is not there, a stopped store and a line that makes no sense keep nobody waiting.
+    for words in [
+        &["explain", "--url", "http://127.0.0.1:1", "dlv_"][..],
+        &["explain", "--store", folder.path().to_str().expect("text"), "dlv_"],
+        &["explain", "--no-such-flag", "dlv_"],
+    ] {
+        completed(words).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manual_pages_are_made_of_the_command_line_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let man = folder.path().join("man1");
     let made = run(&["man", "--dir", man.to_str().expect("text")]).await;

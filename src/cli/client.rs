@@ -493,7 +493,7 @@ impl Reply {
 pub fn problem(status: StatusCode, body: &[u8]) -> Failure {
     let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
     let exit = match status.as_u16() {
-        404 => Exit::NotFound,
+        404 | 410 => Exit::NotFound,
         401 | 403 => Exit::NotAllowed,
         409 | 412 => Exit::Conflict,
         422 if problem.code == "event-id-reused" => Exit::Conflict,
@@ -571,6 +571,7 @@ mod tests {
             problem(StatusCode::from_u16(status).expect("a status"), body.as_bytes()).exit
         };
         assert_eq!(exit(404, "{}"), Exit::NotFound);
+        assert_eq!(exit(410, "{}"), Exit::NotFound);
         assert_eq!(exit(401, ""), Exit::NotAllowed);
         assert_eq!(exit(422, r#"{"code":"event-id-reused"}"#), Exit::Conflict);
         assert_eq!(exit(422, r#"{"code":"invalid"}"#), Exit::Failed);

@@ -10,6 +10,7 @@ mod bench;
 mod bench_receiver;
 mod child;
 mod client;
+mod complete;
 mod dead;
 mod deliveries;
 mod demo;
@@ -121,7 +122,7 @@ enum Command {
     /// Check, rebuild or reseal a store
     Store(store::Args),
     /// Print the completion of a shell
-    Completion(papers::Completion),
+    Completion(complete::Args),
     /// Write the manual pages
     Man(papers::Man),
     /// A guided run on a temporary store
@@ -135,6 +136,7 @@ enum Command {
 
 /// Reads the command line and does what it says.
 pub fn run() -> ExitCode {
+    complete::answer();
     let cli = Cli::parse();
     let paint = Paint::stderr(cli.look.color);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -215,7 +217,7 @@ async fn perform(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Listen(args) => interruptible(listen::run(args, out)).await,
         Command::Signature(args) => signature::run(&args, out),
-        Command::Completion(args) => papers::completion(&args, out),
+        Command::Completion(args) => complete::run(&args, out),
         Command::Man(args) => papers::man(&args, out),
         Command::Schedule(args) => schedule::run(&args, out),
         Command::Status(args) => {
