@@ -159,6 +159,14 @@ async fn c70_after_a_crash_everything_in_flight_is_sent_again_at_once() {
             (&json!("interrupted"), &json!("delivered"))
         );
     }
+    // Whoever is asked why it came twice finds the restart among all else on the page.
+    let name = names("held", 50).into_iter().next().expect("fifty");
+    let path = format!("/events/{name}?account_id={}", scene.account);
+    let page = scene.server.api.call(Method::GET, &path, None).await.unwrap();
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    let line = "<b>The server restarted</b>: the request was cut off, and is repeated";
+    assert_eq!(page.matches(line).count(), 1, "{page}");
+    assert!(page.contains("was cut off by a restart of the server, so 127.0.0.1"), "{page}");
     scene.host.verify().await;
     println!("c70: all 50 were sent again within {took:?} of the start");
 }
