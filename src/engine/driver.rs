@@ -251,17 +251,21 @@ impl Driver {
         }
     }
 
-    /// What is done every second, every few seconds, and every hour.
+    /// What is done every second, every few seconds, and every hour. All of it waits for the disk.
     fn upkeep(&mut self, upkeep: &mut Upkeep, wrote: bool) -> Result<(), Fatal> {
         let now = self.clock.monotonic();
+        self.health.watchdog.enter(now.0);
+        let done = self.kept_up(upkeep, wrote, now);
+        self.health.watchdog.leave();
+        done
+    }
+
+    fn kept_up(&mut self, upkeep: &mut Upkeep, wrote: bool, now: Millis) -> Result<(), Fatal> {
         let over = |since: Millis, span: Millis| now.0.saturating_sub(since.0) >= span.0;
         upkeep.unmarked |= wrote;
         if over(upkeep.beat_at, HEARTBEAT) {
             (upkeep.beat_at, upkeep.marked_at, upkeep.unmarked) = (now, now, false);
-            self.health.watchdog.enter(now.0);
-            let beat = self.engine.log.heartbeat();
-            self.health.watchdog.leave();
-            beat?;
+            self.engine.log.heartbeat()?;
             self.engine.republish();
         } else if upkeep.unmarked && over(upkeep.marked_at, MARK_SYNC) {
             (upkeep.marked_at, upkeep.unmarked) = (now, false);
