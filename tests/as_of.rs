@@ -160,6 +160,14 @@ async fn how_it_stood_is_what_was_said_then() {
     }
     host.verify().await;
 
+    // A second that is named without its parts is all of it.
+    let whole = |at: &str| format!("{}Z", &at[..19]);
+    let of_event = world.server.api.get(&format!("/v1/events/{event}")).await;
+    for at in [text(&of_event["accepted_at"]), jiff::Timestamp::now().to_string()] {
+        let told = world.server.api.get(&format!("/v1/explain/{event}?at={}", whole(&at))).await;
+        assert!(!text(&told["sentence"]).contains("had not been taken in"), "{at}: {told:#}");
+    }
+
     // Before it was there, in time to come, and of what has figures only.
     let early = world.server.api.get(&format!("/v1/explain/{event}?at={before}")).await;
     let sentence = text(&early["sentence"]);

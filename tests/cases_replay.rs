@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use axum::http::Method;
+use hooklog::api::moment_text;
 use hooklog_projections::time::Millis;
 use serde_json::{Value, json};
-use support::case::{Hook, LONG, SECRET, World, delivery, text};
+use support::case::{Hook, LONG, SECRET, World, deliveries, delivery, text};
 use support::receiver::{Step, answer};
 
 /// A receiver that answers what it is told to, from now on.
@@ -461,6 +462,55 @@ async fn c103_nothing_is_replayed_to_an_endpoint_that_is_disabled_or_not_there()
     world.until(&id, "delivered").await;
     world.always_true(&mut [&mut hook]).await;
     verify(&world).await;
+}
+
+/// Of an event that two endpoints gave up on, what one of them cannot get is told beside what the other gets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_that_is_refused_in_part_says_so() {
+    let world = World::new().await;
+    let (gone, _) = hook(410).await;
+    let (down, status) = hook(404).await;
+    let account = world.account().await;
+    let left = world.endpoint(&account, &gone.url("/")).await;
+    world.endpoint(&account, &down.url("/")).await;
+    let event = world.event(&account, "evt_two", "{}").await;
+    for id in deliveries(&event) {
+        world.until(&id, "dead").await;
+    }
+    status.store(200, Ordering::SeqCst);
+    let replayed = world.post("/v1/events/evt_two/replay", json!({})).await.ok(202);
+    assert_eq!(replayed["deliveries"].as_array().map(Vec::len), Some(1), "{replayed:#}");
+    let refused: Vec<_> = replayed["refused"].as_array().expect("a list").iter().map(text).collect();
+    assert!(
+        refused.len() == 1 && refused[0].starts_with(&left) && refused[0].contains("disabled"),
+        "{refused:?}"
+    );
+    world.until(&text(&replayed["deliveries"][0]["id"]), "delivered").await;
+}
+
+/// Where nothing goes out, nothing is hurried; and what it waits for until when is told with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_back_is_not_hurried() {
+    let world = World::new().await;
+    let (mut down, _) = hook(500).await;
+    let account = world.account().await;
+    let endpoint = world.endpoint(&account, &down.url("/")).await;
+    let deadline = moment_text(world.now() + Millis::from_secs(600));
+    let event =
+        json!({ "account_id": account, "id": "evt_held", "type": "a.b", "data": 1, "expire_at": deadline });
+    let id = delivery(&world.post("/v1/events", event).await.ok(202));
+    let tried = world.until_tried(&id, 1).await;
+    assert_eq!(text(&tried["expire_at"]), deadline, "{tried:#}");
+    world.post(&format!("/v1/endpoints/{endpoint}/pause"), json!({ "reason": "they move" })).await.ok(200);
+    let retry = format!("/v1/deliveries/{id}/retry-now");
+    assert_eq!(world.post(&retry, json!({})).await.refused(409), ["endpoint-paused"]);
+    let reasons = world.get("/v1/explain/evt_held").await.ok(200)["reasons"].to_string();
+    assert!(reasons.contains("Its deadline is "), "{reasons}");
+    world.advance_secs(601).await;
+    let told = world.get("/v1/explain/evt_held").await.ok(200);
+    assert!(text(&told["sentence"]).starts_with("No. Its deadline passed at"), "{told:#}");
+    assert_eq!(down.count(), 1);
+    world.always_true(&mut [&mut down]).await;
 }
 
 /// What an endpoint never got: it was made later, or wanted other types then.

@@ -388,6 +388,9 @@ pub(crate) async fn replay_of(
 #[derive(Serialize)]
 pub(crate) struct ReplayedOut {
     deliveries: Vec<DeliveryRef>,
+    /// Why others of the event got none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<String>,
 }
 
 /// What a replay is asked with.
@@ -445,8 +448,8 @@ pub(super) fn reason(fields: &mut Fields<'_>) -> String {
 /// Asks for a new run, and names the deliveries that got one.
 pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<ReplayedOut, Problem> {
     api.spend_replay()?;
-    let keys = match api.ask(command).await? {
-        Answer::Replayed { deliveries } => deliveries,
+    let (keys, refused) = match api.ask(command).await? {
+        Answer::Replayed { deliveries, refused } => (deliveries, refused),
         other => return Err(unexpected(other)),
     };
     let deliveries = api
@@ -463,7 +466,7 @@ pub(super) async fn replayed(api: &ApiState, command: Command) -> Result<Replaye
             Ok(out)
         })
         .await?;
-    Ok(ReplayedOut { deliveries })
+    Ok(ReplayedOut { deliveries, refused: refused.iter().map(ToString::to_string).collect() })
 }
 
 /// The parameter `account_id`, which is all that a request about one event or delivery takes.
@@ -480,7 +483,7 @@ pub(super) fn account_and_moment(
     uri: &Uri,
 ) -> Result<(Option<AccountId>, Option<Timestamp>), Problem> {
     let mut params = Params::of(uri);
-    let (account, at) = (api.account_filter(&mut params)?, params.moment("at"));
+    let (account, at) = (api.account_filter(&mut params)?, params.as_of());
     params.finish()?;
     Ok((account, at))
 }

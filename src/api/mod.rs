@@ -47,7 +47,7 @@ pub(crate) mod notices;
 pub mod openapi;
 pub(crate) mod overview;
 pub(crate) mod paging;
-mod policies;
+pub(crate) mod policies;
 pub(crate) mod portal;
 pub mod problem;
 pub(crate) mod query;

@@ -85,6 +85,13 @@ pub fn moment(text: &str) -> Option<Timestamp> {
     u64::try_from(at.as_millisecond()).ok().map(Timestamp)
 }
 
+/// As [`moment`], for a state as of then: one without parts of a second means all of that second, as people read it
+/// off a page that shows none.
+pub fn as_of(text: &str) -> Option<Timestamp> {
+    let at = moment(text)?;
+    Some(if text.contains('.') { at } else { Timestamp(at.0 + 999) })
+}
+
 /// As [`moment`], for the edge of a range: of a finer one the millisecond that follows, since what is before it is
 /// before that too, and what is not is not.
 pub fn edge(text: &str) -> Option<Timestamp> {

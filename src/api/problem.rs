@@ -321,6 +321,7 @@ impl From<Rejection> for Problem {
             Rejection::KeyReused => Kind::KeyReused,
             Rejection::KeyInUse => Kind::KeyInUse,
             Rejection::Disabled { .. } => Kind::Disabled,
+            Rejection::Paused { .. } => Kind::Paused,
             Rejection::Removed { .. } => Kind::Removed,
             Rejection::ReplayNotThere { .. } => Kind::ReplayNotThere,
             Rejection::TooManyReplays => Kind::TooManyReplays,

@@ -9,7 +9,7 @@ use hooklog_projections::time::Timestamp;
 use url::form_urlencoded;
 
 use super::envelope::TYPE_CHARS_MAX;
-use super::policies::{edge, moment};
+use super::policies::{as_of, edge, moment};
 use super::problem::Problem;
 
 /// Rows of a page if nobody says.
@@ -100,9 +100,14 @@ impl Params {
         parsed(&value).map_err(|detail| self.fail(name, detail)).ok()
     }
 
-    /// A moment: RFC 3339 with any offset, whose `+` may stand there bare.
-    pub fn moment(&mut self, name: &str) -> Option<Timestamp> {
-        self.time(name, moment)
+    /// The moment `since` from which on something is told: RFC 3339, as [`as_of`](Self::as_of).
+    pub fn since(&mut self) -> Option<Timestamp> {
+        self.time("since", moment)
+    }
+
+    /// The moment `at` of which a state is asked: RFC 3339 with any offset, whose `+` may stand there bare.
+    pub fn as_of(&mut self) -> Option<Timestamp> {
+        self.time("at", as_of)
     }
 
     fn time(&mut self, name: &str, read: fn(&str) -> Option<Timestamp>) -> Option<Timestamp> {

@@ -395,7 +395,7 @@ fn replay_out(account: AccountId, id: ReplayId, row: &Replay) -> ReplayOut {
         open: row.open(),
         skipped: row.skipped,
         left: match row.state {
-            Phase::Running => row.planned.saturating_sub(row.replayed + row.skipped),
+            Phase::Running => row.planned.saturating_sub(row.replayed),
             Phase::Cancelled { .. } | Phase::Ended { .. } => 0,
         },
     }

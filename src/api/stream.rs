@@ -99,7 +99,7 @@ struct Page {
 pub(crate) async fn stream(api: ApiState, request: Request) -> Result<Response, Problem> {
     let mut params = Params::of(request.uri());
     let wanted = Wanted::read(&api, &mut params)?;
-    let since = params.moment("since");
+    let since = params.since();
     params.finish()?;
     let last = request.headers().get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
     if api.shared.handle.health().closing().is_cancelled() {

@@ -22,7 +22,7 @@ use hooklog_projections::lifecycle::{Delivery, State, Status};
 use hooklog_projections::policy::{ErrorClass, ResponsePolicy, Rollout};
 use hooklog_projections::tables::EndpointDelivery;
 use hooklog_projections::telling::Word;
-use hooklog_projections::time::Timestamp;
+use hooklog_projections::time::{Millis, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -182,6 +182,9 @@ pub struct DeliveryOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
     pub due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
+    pub expire_at: Option<String>,
     pub run: u32,
     pub r#try: u32,
     pub tries: u32,
@@ -325,6 +328,8 @@ impl<'a> Sight<'a> {
     /// # Errors
     /// 400 for a moment to come.
     pub fn at(mut self, at: Timestamp) -> Result<Sight<'a>, Problem> {
+        // Of the second that is under way, all that was so far.
+        let at = if at.since(self.now) < Millis(1_000) { at.min(self.now) } else { at };
         if at > self.now {
             return Err(Problem::query("at", "the moment lies ahead, and nobody knows what will be"));
         }
@@ -361,7 +366,7 @@ impl<'a> Sight<'a> {
             Some(Hold::Paused { .. }) => Some("paused"),
             Some(Hold::Disabled { .. }) => Some("disabled"),
             Some(Hold::Removed { .. }) => Some("removed"),
-            None if lane.gate_until > now && lane.gate_until > due_at => Some("gate"),
+            None if lane.gate_until > now && lane.gate_until >= due_at => Some("gate"),
             None if breaker
                 .is_some_and(|open| open.lets_through(due_at, lane.in_flight > 0) > now.max(due_at)) =>
             {
@@ -392,6 +397,7 @@ impl<'a> Sight<'a> {
             status: row.state.status().as_str(),
             held_by,
             due_at: due_at.map(moment_text),
+            expire_at: row.expire_at.map(moment_text),
             run: row.run,
             r#try: row.tries + u32::from(in_flight),
             tries,
@@ -640,9 +646,9 @@ fn fact(fact: &Fact) -> Value {
             "event_id": event, "event_type": event_type, "size": body.len, "content_type": body.content_type,
             "deliveries": deliveries,
         }),
-        Fact::Enqueued { key, due_at, max_tries, late, bulk, .. } => json!({
-            "endpoint_id": key.endpoint, "due_at": moment_text(*due_at), "max_tries": max_tries, "late": late,
-            "replay_id": bulk,
+        Fact::Enqueued { key, due_at, max_tries, expire_at, late, bulk, .. } => json!({
+            "endpoint_id": key.endpoint, "due_at": moment_text(*due_at), "max_tries": max_tries,
+            "expire_at": expire_at.map(moment_text), "late": late, "replay_id": bulk,
         }),
         Fact::Attempted { attempt, try_number, run, endpoint_version, signed_with, .. } => json!({
             "attempt": attempt, "try": try_number, "run": run, "endpoint_version": endpoint_version,

@@ -497,6 +497,7 @@ pub fn problem(status: StatusCode, body: &[u8]) -> Failure {
         401 | 403 => Exit::NotAllowed,
         409 | 412 => Exit::Conflict,
         422 if problem.code == "event-id-reused" => Exit::Conflict,
+        400 | 422 => Exit::Usage,
         502..=504 => Exit::Unreachable,
         507 => Exit::NoRoom,
         _ => Exit::Failed,

@@ -49,12 +49,17 @@ struct Replay<'a> {
 struct Replayed {
     #[serde(default)]
     deliveries: Vec<Identified>,
+    #[serde(default)]
+    refused: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Line {
     id: String,
     deliveries: Vec<String>,
+    /// Why others of the event were not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -75,11 +80,15 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     let mut lines = Vec::new();
     for id in ids(&given(&args.ids)?)? {
         let line = match one(&id, &args, &body, client).await {
-            Ok(deliveries) => Line { id, deliveries, error: None },
+            Ok(Replayed { deliveries, refused }) => {
+                exit = if exit == Exit::Fine && !refused.is_empty() { Exit::Conflict } else { exit };
+                let deliveries = deliveries.into_iter().map(|delivery| delivery.id).collect();
+                Line { id, deliveries, refused, error: None }
+            }
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
                 exit = if exit == Exit::Fine { failure.exit } else { exit };
-                Line { id, deliveries: Vec::new(), error: Some(failure.text) }
+                Line { id, deliveries: Vec::new(), refused: Vec::new(), error: Some(failure.text) }
             }
         };
         if out.for_programs() {
@@ -97,11 +106,10 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     Ok(exit)
 }
 
-async fn one(id: &str, args: &Args, body: &Replay<'_>, client: &Client) -> Result<Vec<String>, Failure> {
+async fn one(id: &str, args: &Args, body: &Replay<'_>, client: &Client) -> Result<Replayed, Failure> {
     let room = if id.starts_with("dlv_") { "deliveries" } else { "events" };
     let target = Target::new(&["v1", room, id, "replay"]).with_some("account_id", args.account.as_deref());
-    let replayed: Replayed = client.post(&target, body).await?;
-    Ok(replayed.deliveries.into_iter().map(|delivery| delivery.id).collect())
+    client.post(&target, body).await
 }
 
 fn say(line: &Line, out: &mut Output) -> Result<(), Failure> {
@@ -110,7 +118,11 @@ fn say(line: &Line, out: &mut Output) -> Result<(), Failure> {
         Some(error) => out.line(format!("{}  {} {error}", escape(&line.id), paint.bad("not replayed:"))),
         None => {
             let deliveries = line.deliveries.join(" ");
-            out.line(format!("{}  {} {}", escape(&line.id), paint.good("replayed:"), escape(&deliveries)))
+            out.line(format!("{}  {} {}", escape(&line.id), paint.good("replayed:"), escape(&deliveries)))?;
+            for why in &line.refused {
+                out.line(format!("{}  {} {}", escape(&line.id), paint.bad("not replayed:"), escape(why)))?;
+            }
+            Ok(())
         }
     }
 }

@@ -239,7 +239,7 @@ async fn follow(id: &str, account: &str, client: &Client) -> Result<Box<RawValue
         if replay.state != "running" {
             return Ok(raw);
         }
-        progress.show(replay.replayed + replay.skipped, replay.planned.max(1));
+        progress.show(replay.replayed, replay.planned.max(1));
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -189,7 +189,9 @@ pub async fn wait(
         } else {
             out.line(escape(&event.explanation.sentence))?;
         }
-        return Ok(match (under_way, is(&["dead", "cancelled"])) {
+        // Nobody wanted it: it has not arrived either.
+        let nowhere = event.deliveries.is_empty();
+        return Ok(match (under_way, nowhere || is(&["dead", "cancelled"])) {
             (true, _) => Exit::TimedOut,
             (false, true) => Exit::No,
             (false, false) => Exit::Fine,

@@ -139,6 +139,14 @@ impl Engine {
         })
     }
 
+    /// Why nothing that waits for an endpoint goes out, whoever wishes it.
+    pub(super) fn held_back(&mut self, key: EndpointKey) -> Result<Option<Rejection>, Fatal> {
+        use hooklog_projections::account::Hold;
+        let hold = self.endpoint(key)?.and_then(|row| row.hold.clone());
+        let paused = matches!(hold, Some(Hold::Paused { .. }));
+        Ok(if paused { Some(Rejection::Paused { endpoint: key.endpoint }) } else { self.barred(key)? })
+    }
+
     /// Makes a delivery of an event for an endpoint that never got it.
     pub(super) fn send_late(
         &mut self,
@@ -216,19 +224,19 @@ impl Engine {
         let wants = cached.endpoints.iter().filter(|(_, endpoint)| endpoint.wants(&row.event_type));
         let wanting: Vec<_> =
             wants.map(|(endpoint, _)| EndpointKey { account, endpoint: *endpoint }).collect();
-        let (mut deliveries, mut refused) = (Vec::new(), None);
+        let (mut deliveries, mut refused) = (Vec::new(), Vec::new());
         for key in wanting {
             match self.send_late(actor.clone(), key, &event, None)? {
                 Ok(seq) => deliveries.push(DeliveryKey { account, seq }),
                 // Those who have it already are no reason to refuse.
                 Err(Rejection::NothingToReplay { .. }) => {}
-                Err(rejection) => refused = Some(rejection),
+                Err(rejection) => refused.push(rejection),
             }
         }
-        Ok(match refused {
-            _ if !deliveries.is_empty() => Ok(Answer::Replayed { deliveries }),
-            Some(rejection) => Err(rejection),
-            None => Err(Rejection::NothingMissing),
+        Ok(match refused.pop() {
+            None if deliveries.is_empty() => Err(Rejection::NothingMissing),
+            Some(rejection) if deliveries.is_empty() => Err(rejection),
+            last => Ok(Answer::Replayed { deliveries, refused: refused.into_iter().chain(last).collect() }),
         })
     }
 }

@@ -362,6 +362,8 @@ pub enum Answer {
     Replayed {
         /// Which.
         deliveries: Vec<DeliveryKey>,
+        /// Why others of the same wish do not.
+        refused: Vec<Rejection>,
     },
 }
 
@@ -465,8 +467,14 @@ pub enum Rejection {
     )]
     KeyInUse,
     /// The endpoint is disabled: what is sent again would wait behind that.
-    #[error("{endpoint} is disabled: resume it first, then replay")]
+    #[error("{endpoint} is disabled: resume it first")]
     Disabled {
+        /// The endpoint in the way.
+        endpoint: EndpointId,
+    },
+    /// The endpoint is paused: what is to be tried at once would wait behind that.
+    #[error("{endpoint} is paused: resume it, and what it holds goes out in order")]
+    Paused {
         /// The endpoint in the way.
         endpoint: EndpointId,
     },
@@ -476,8 +484,10 @@ pub enum Rejection {
         /// The endpoint that is gone.
         endpoint: EndpointId,
     },
-    /// Every endpoint that wants the event now has got it.
-    #[error("every endpoint that wants this event now has got it; nothing is missing")]
+    /// Every endpoint that wants the event now has a delivery of it.
+    #[error(
+        "every endpoint that wants this event now has a delivery of it already; replay those that are dead, or all"
+    )]
     NothingMissing,
     /// No such bulk replay in the account.
     #[error("there is no such replay")]

@@ -49,7 +49,7 @@ impl Engine {
         scope: Scope,
         reason: Text,
     ) -> Decision<Answer> {
-        let (mut deliveries, mut statuses, mut barred) = (Vec::new(), Vec::new(), None);
+        let (mut deliveries, mut statuses, mut barred) = (Vec::new(), Vec::new(), Vec::new());
         for key in keys {
             let Some(row) = self.delivery(*key)? else { continue };
             let was = match (&row.state, scope) {
@@ -61,7 +61,7 @@ impl Engine {
                 }
             };
             match self.barred(endpoint_of(*key, &row))? {
-                Some(rejection) => barred = Some(rejection),
+                Some(rejection) => barred.push(rejection),
                 None => {
                     self.replay_one(actor.clone(), *key, &row, was, reason.clone(), None)?;
                     deliveries.push(*key);
@@ -70,10 +70,10 @@ impl Engine {
         }
         statuses.sort();
         statuses.dedup();
-        Ok(match barred {
-            _ if !deliveries.is_empty() => Ok(Answer::Replayed { deliveries }),
-            Some(rejection) => Err(rejection),
-            None => Err(Rejection::NothingToReplay { statuses }),
+        Ok(match barred.pop() {
+            None if deliveries.is_empty() => Err(Rejection::NothingToReplay { statuses }),
+            Some(rejection) if deliveries.is_empty() => Err(rejection),
+            last => Ok(Answer::Replayed { deliveries, refused: barred.into_iter().chain(last).collect() }),
         })
     }
 
@@ -106,6 +106,9 @@ impl Engine {
             Err(rejection) => return Ok(Err(rejection)),
         };
         let endpoint = endpoint_of(delivery, &row);
+        if let Some(rejection) = self.held_back(endpoint)? {
+            return Ok(Err(rejection));
+        }
         let fact = Fact::Rescheduled {
             of: of(delivery, endpoint, row.latest),
             due_at: self.now,
@@ -116,7 +119,7 @@ impl Engine {
         let now = self.now;
         self.lanes(endpoint)?.handle_gone(endpoint, (due_at, delivery.seq), now);
         self.waits(endpoint, self.now, delivery.seq)?;
-        Ok(Ok(Answer::Replayed { deliveries: vec![delivery] }))
+        Ok(Ok(Answer::Replayed { deliveries: vec![delivery], refused: Vec::new() }))
     }
 
     pub(super) fn cancel(&mut self, actor: Actor, delivery: DeliveryKey, reason: Text) -> Decision<Answer> {

@@ -17,6 +17,8 @@ pub(super) struct Told<'a> {
     attempted: Option<(&'a Entry, u32, u32)>,
     failure: Option<(&'a Failure, &'a str, bool)>,
     replayed: Option<(&'a Entry, &'a str)>,
+    /// When it arrived last, and in which run.
+    arrived: Option<(Timestamp, u32)>,
     rule: Option<&'a str>,
     hurried: bool,
     tell_owner: bool,
@@ -36,11 +38,13 @@ impl<'a> Told<'a> {
             attempted: None,
             failure: None,
             replayed: None,
+            arrived: None,
             rule: None,
             hurried: false,
             tell_owner: false,
             cut_off: Vec::new(),
         };
+        let mut run = 1;
         for entry in known.story {
             match &entry.fact {
                 Fact::Attempted { attempt, try_number, .. } => {
@@ -53,10 +57,14 @@ impl<'a> Told<'a> {
                         told.cut_off.push((*attempt, *class));
                     }
                 }
-                Fact::Delivered { rule, .. } => told.rule = Some(rule),
+                Fact::Delivered { rule, .. } => {
+                    told.rule = Some(rule);
+                    told.arrived = Some((entry.at, run));
+                }
                 Fact::Rescheduled { was_due_at, .. } => told.hurried = was_due_at.is_some(),
                 Fact::Dead { tell_owner, .. } => told.tell_owner = *tell_owner,
-                Fact::Replayed { reason, .. } => {
+                Fact::Replayed { reason, run: next, .. } => {
+                    run = *next;
                     told.replayed = Some((entry, reason));
                     told.failure = None;
                     told.cut_off.clear();
@@ -125,7 +133,47 @@ impl<'a> Told<'a> {
         }
     }
 
+    /// An answer about a run that came after one that arrived: that it did is what was asked.
+    pub(super) fn after_an_arrival(&self, answer: Explanation) -> Explanation {
+        let run = self.known.delivery.run;
+        let Some((at, before)) = self.arrived.filter(|(_, before)| *before < run) else { return answer };
+        let (Explanation { sentence, reasons, next_step }, ended) =
+            (answer, matches!(self.known.delivery.state, State::Dead { .. } | State::Cancelled { .. }));
+        // `Yes.` alone may stand in front of it.
+        let Some(rest) = sentence.strip_prefix('N').map(|rest| format!("n{rest}")) else {
+            return Explanation { sentence, reasons, next_step };
+        };
+        let again = "Nothing to do: it has arrived before. Replay it again only if it is wanted once more.";
+        Explanation {
+            sentence: format!(
+                "Yes. `{}` was delivered to {} at {} in run {before}. Sent again in run {run}: {rest}",
+                self.known.delivery.event_type,
+                self.host,
+                self.when(at),
+            ),
+            reasons,
+            next_step: if ended { again.into() } else { next_step },
+        }
+    }
+
+    /// It waits, and no request leaves any more.
+    fn too_late(&self, deadline: Timestamp) -> Explanation {
+        Explanation {
+            sentence: format!(
+                "No. Its deadline passed at {} while it waited: nothing is sent any more, and it ends as dead when \
+                 it is its turn.",
+                self.when(deadline)
+            ),
+            reasons: self.failed_words().map(|failed| format!("{failed}.")).into_iter().collect(),
+            next_step: "Once it has ended, replay the event if it is still of use.".into(),
+        }
+    }
+
     pub(super) fn pending(&self, due_at: Timestamp) -> Explanation {
+        let deadline = self.known.delivery.expire_at;
+        if let Some(passed) = deadline.filter(|deadline| *deadline <= self.known.now) {
+            return self.too_late(passed);
+        }
         if let Some(hold) = &self.known.endpoint.hold {
             return self.held(hold);
         }
@@ -134,7 +182,12 @@ impl<'a> Told<'a> {
         let mut reasons = Vec::new();
         let breaker = self.known.breaker.filter(|breaker| breaker.until > due_at);
         let start = due_at.max(gate).max(breaker.map_or(Timestamp(0), |breaker| breaker.until));
+        let none_before = deadline.filter(|deadline| *deadline <= start);
         let sentence = match (&failed, start > self.known.now) {
+            (failed, true) if let Some(deadline) = none_before => {
+                let failed = failed.as_ref().map_or(String::new(), |failed| format!(" {failed}."));
+                format!("Not yet.{failed} No try is due before its deadline, {}.", self.ahead(deadline))
+            }
             (Some(failed), true) => format!("Not yet. {failed}. Next try {}.", self.ahead(start)),
             (Some(failed), false) if breaker.is_some() => {
                 format!("Not yet. {failed}. The next try starts when it is its turn.")
@@ -142,7 +195,7 @@ impl<'a> Told<'a> {
             (Some(failed), false) => {
                 format!("Not yet. {failed}. The next try starts as soon as there is room.")
             }
-            (None, true) if gate > due_at => {
+            (None, true) if gate >= due_at => {
                 format!(
                     "Not yet. {} asked to be left alone; the first try is {}.",
                     self.host,
@@ -163,7 +216,8 @@ impl<'a> Told<'a> {
                 format!("Not yet. The first try to {} starts as soon as there is room.", self.host)
             }
         };
-        if gate > self.known.now && gate > due_at {
+        let gated = gate > self.known.now && gate >= due_at;
+        if gated {
             reasons.push(format!(
                 "{} asked to be left alone until {} (Retry-After); it is held by that gate.",
                 self.host,
@@ -183,7 +237,8 @@ impl<'a> Told<'a> {
         if self.hurried {
             reasons.push("It was asked to be tried at once, in place of its planned try.".into());
         }
-        let next_step = if gate > self.known.now && gate > due_at {
+        reasons.extend(self.deadline());
+        let next_step = if gated {
             "Wait: all that goes to this endpoint waits as long as it asked for."
         } else if breaker.is_some() {
             "Ask its owner to mend it; as soon as one request arrives, all that waits goes out."
@@ -195,6 +250,12 @@ impl<'a> Told<'a> {
             "Wait a moment; if it stays so, the endpoint's limit of requests at a time is used up."
         };
         Explanation { sentence, reasons, next_step: next_step.into() }
+    }
+
+    /// That there is one, and when.
+    fn deadline(&self) -> Option<String> {
+        let deadline = self.known.delivery.expire_at?;
+        Some(format!("Its deadline is {}: what has not arrived by then is given up.", self.when(deadline)))
     }
 
     fn held(&self, hold: &Hold) -> Explanation {
@@ -233,6 +294,7 @@ impl<'a> Told<'a> {
         if let Some(failed) = self.failed_words() {
             reasons.push(format!("{failed}."));
         }
+        reasons.extend(self.deadline());
         Explanation {
             sentence: format!("Not yet. {} {why}, so this delivery is held, not lost.", self.host),
             reasons,
@@ -314,19 +376,28 @@ impl<'a> Told<'a> {
             }
             _ => self.owner(),
         });
-        match &self.known.endpoint.hold {
-            None => {}
+        let next_step = match &self.known.endpoint.hold {
+            None => next_step,
             Some(Hold::Paused { .. }) => {
                 reasons.push("The endpoint is paused: what is replayed waits until it is resumed.".into());
+                next_step
             }
-            Some(Hold::Disabled { .. }) => {
+            Some(Hold::Disabled { reason, .. }) => {
                 reasons
                     .push("The endpoint is disabled: nothing is replayed to it until it is resumed.".into());
+                let first = match reason {
+                    DisabledReason::Gone => "Ask its owner whether the URL is right",
+                    DisabledReason::Failing { .. } => "Ask its owner to mend it",
+                    DisabledReason::Requested(_) => "Ask whoever disabled the endpoint whether it may run",
+                };
+                format!("{first}, then resume the endpoint and replay the event.")
             }
             Some(Hold::Removed { .. }) => {
                 reasons.push("The endpoint was removed: nothing is replayed to it.".into());
+                "If it is wanted elsewhere, send the event under a new id to that endpoint alone (`endpoint_id`)."
+                    .into()
             }
-        }
+        };
         Explanation { sentence, reasons, next_step }
     }
 
@@ -367,7 +438,17 @@ impl<'a> Told<'a> {
         Explanation {
             sentence: format!("No. It was cancelled at {}{}.", self.when(at), by.unwrap_or_default()),
             reasons: before.into_iter().collect(),
-            next_step: "Send the event again under a new id if it is wanted after all.".into(),
+            next_step: match &self.known.endpoint.hold {
+                Some(Hold::Removed { .. }) => {
+                    "If it is wanted elsewhere, send the event under a new id to that endpoint alone \
+                     (`endpoint_id`)."
+                }
+                _ => {
+                    "If it is wanted after all, send the event under a new id to this endpoint alone \
+                     (`endpoint_id`): others that got it would take it for another one."
+                }
+            }
+            .into(),
         }
     }
 

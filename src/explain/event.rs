@@ -42,8 +42,8 @@ fn summed(
             sentence: format!("No endpoint subscribed to `{event_type}`, so the event was sent nowhere."),
             reasons: vec![format!("It was accepted at {at} and is kept.")],
             next_step: format!(
-                "Add `{event_type}` to an endpoint's event types, then send the event again under a new id; an \
-                 event goes to those who are subscribed when it is accepted."
+                "Add `{event_type}` to an endpoint's event types, then replay the event to those that never got \
+                 it (scope `missing`); an event goes to those who are subscribed when it is accepted."
             ),
         };
     }

@@ -96,6 +96,7 @@ pub fn explain(known: &Known<'_>) -> Explanation {
         State::Dead { at, reason } => told.dead(*at, reason),
         State::Cancelled { at } => told.cancelled(*at),
     };
+    answer = told.after_an_arrival(answer);
     answer.reasons.extend(told.circumstances());
     if known.as_of { answer.of_the_past(known.now) } else { answer }
 }

@@ -461,7 +461,7 @@ fn dead() {
     - The verdict is of the rule `ledger: 410`.
     - The account's owner was told by e-mail at 14:20:00 UTC.
     - The endpoint is disabled: nothing is replayed to it until it is resumed.
-    > Ask the owner of hooks.customer.example why it refuses this event, then replay it.
+    > Ask its owner whether the URL is right, then resume the endpoint and replay the event.
     ");
     let off = Case::due(0).attempted(0).failed(1, answered(500)).dead(1, DeadReason::RetriesOff, false);
     insta::assert_snapshot!(off.with(|case| {
@@ -486,12 +486,12 @@ fn cancelled() {
     };
     insta::assert_snapshot!(cancel(Case::due(600), 30, 600, "sent by post").picture(), @"
     No. It was cancelled at 14:00:30 UTC by operator (“sent by post”).
-    > Send the event again under a new id if it is wanted after all.
+    > If it is wanted after all, send the event under a new id to this endpoint alone (`endpoint_id`): others that got it would take it for another one.
     ");
     insta::assert_snapshot!(cancel(failing(1), 30, 60, "").picture(), @"
     No. It was cancelled at 14:00:30 UTC by operator.
     - Attempt 1 of 6 failed: hooks.customer.example answered HTTP 503 after 1.2 s.
-    > Send the event again under a new id if it is wanted after all.
+    > If it is wanted after all, send the event under a new id to this endpoint alone (`endpoint_id`): others that got it would take it for another one.
     ");
 }
 
@@ -510,7 +510,7 @@ fn replayed() {
     ");
     let again = Case::due(0).attempted(0).delivered(1).replayed(600, Ended::Delivered, "");
     insta::assert_snapshot!(again.attempted(600).failed(601, answered(500)).rescheduled(601, 660).picture(), @"
-    Not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s. Next try in 59 s (14:11:00 UTC).
+    Yes. `payment.settled` was delivered to hooks.customer.example at 14:00:01 UTC in run 1. Sent again in run 2: not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s. Next try in 59 s (14:11:00 UTC).
     - The rule `ledger: 500` says to try again.
     - This is run 2: replayed at 14:10:00 UTC by operator.
     > Wait, or have it tried at once (retry-now).
@@ -552,7 +552,7 @@ fn an_event_is_the_sum_of_its_deliveries() {
     insta::assert_snapshot!(event(&[]), @"
     No endpoint subscribed to `payment.settled`, so the event was sent nowhere.
     - It was accepted at 14:00:00 UTC and is kept.
-    > Add `payment.settled` to an endpoint's event types, then send the event again under a new id; an event goes to those who are subscribed when it is accepted.
+    > Add `payment.settled` to an endpoint's event types, then replay the event to those that never got it (scope `missing`); an event goes to those who are subscribed when it is accepted.
     ");
     assert_eq!(event(&[ok()]), ok().picture());
     insta::assert_snapshot!(event(&[ok(), ok()]), @"
@@ -742,5 +742,110 @@ fn a_redirect_says_where_to_without_its_secrets() {
     - The endpoint redirects to what is no web address, and redirects are never followed: update its URL.
     - The endpoint redirects to what is no web address, and redirects are never followed: update its URL.
     nothing
+    ");
+}
+
+#[test]
+fn what_arrived_before_it_was_sent_again_is_told_first() {
+    let again = || Case::due(0).attempted(0).delivered(1).replayed(60, Ended::Delivered, "they lost it");
+    insta::assert_snapshot!(again().picture(), @"
+    Yes. `payment.settled` was delivered to hooks.customer.example at 14:00:01 UTC in run 1. Sent again in run 2: not yet. The first try to hooks.customer.example starts as soon as there is room.
+    - This is run 2: replayed at 14:01:00 UTC by operator (“they lost it”).
+    > Wait a moment; if it stays so, the endpoint's limit of requests at a time is used up.
+    ");
+    let failing = again().attempted(60).failed(61, answered(500)).rescheduled(61, 120);
+    insta::assert_snapshot!(failing.picture(), @"
+    Yes. `payment.settled` was delivered to hooks.customer.example at 14:00:01 UTC in run 1. Sent again in run 2: not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s. Next try in 59 s (14:02:00 UTC).
+    - The rule `ledger: 500` says to try again.
+    - This is run 2: replayed at 14:01:00 UTC by operator (“they lost it”).
+    > Wait, or have it tried at once (retry-now).
+    ");
+    let dead = again().attempted(60).failed(61, answered(500)).dead(61, DeadReason::Exhausted, true);
+    insta::assert_snapshot!(dead.picture(), @"
+    Yes. `payment.settled` was delivered to hooks.customer.example at 14:00:01 UTC in run 1. Sent again in run 2: no. Given up at 14:01:01 UTC after 1 attempt. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s.
+    - The verdict is of the rule `ledger: 500`.
+    - The account's owner was told by e-mail at 14:20:00 UTC.
+    - This is run 2: replayed at 14:01:00 UTC by operator (“they lost it”).
+    > Nothing to do: it has arrived before. Replay it again only if it is wanted once more.
+    ");
+    // A run that arrives is the answer itself.
+    let answer = again().attempted(60).delivered(61).explained();
+    assert!(
+        answer.sentence.starts_with("Yes. `payment.settled` was delivered")
+            && !answer.sentence.contains("run 1")
+    );
+}
+
+#[test]
+fn a_deadline_is_told_before_it_is_over_and_after() {
+    let until = |secs| move |case: &mut Case| case.delivery.expire_at = Some(at(secs));
+    let paused = |case: &mut Case| {
+        case.endpoint.hold = Some(Hold::Paused { reason: "they move".into(), at: at(1) });
+    };
+    insta::assert_snapshot!(Case::due(0).with(until(600)).with(paused).asked(5).picture(), @"
+    Not yet. hooks.customer.example is paused since 14:00:01 UTC (“they move”), so this delivery is held, not lost.
+    - 1 delivery waits for hooks.customer.example.
+    - Its deadline is 14:10:00 UTC: what has not arrived by then is given up.
+    > Resume the endpoint; what it holds goes out in order.
+    ");
+    insta::assert_snapshot!(Case::due(0).with(until(600)).with(paused).asked(601).picture(), @"
+    No. Its deadline passed at 14:10:00 UTC while it waited: nothing is sent any more, and it ends as dead when it is its turn.
+    > Once it has ended, replay the event if it is still of use.
+    ");
+    let tried = || Case::due(0).attempted(0).failed(1, answered(500)).rescheduled(1, 60);
+    insta::assert_snapshot!(tried().with(until(600)).asked(5).picture(), @"
+    Not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s. Next try in 55 s (14:01:00 UTC).
+    - The rule `ledger: 500` says to try again.
+    - Its deadline is 14:10:00 UTC: what has not arrived by then is given up.
+    > Wait, or have it tried at once (retry-now).
+    ");
+    insta::assert_snapshot!(tried().with(until(60)).asked(5).picture(), @"
+    Not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s. No try is due before its deadline, in 55 s (14:01:00 UTC).
+    - The rule `ledger: 500` says to try again.
+    - Its deadline is 14:01:00 UTC: what has not arrived by then is given up.
+    > Wait, or have it tried at once (retry-now).
+    ");
+    insta::assert_snapshot!(tried().with(until(60)).with(|case| case.lane.gate_until = at(300)).asked(61).picture(), @"
+    No. Its deadline passed at 14:01:00 UTC while it waited: nothing is sent any more, and it ends as dead when it is its turn.
+    - Attempt 1 of 6 failed: hooks.customer.example answered HTTP 500 after 1.2 s.
+    > Once it has ended, replay the event if it is still of use.
+    ");
+    let gated = Case::due(0).with(until(60)).with(|case| case.lane.gate_until = at(300)).asked(5);
+    insta::assert_snapshot!(gated.picture(), @"
+    Not yet. No try is due before its deadline, in 55 s (14:01:00 UTC).
+    - hooks.customer.example asked to be left alone until 14:05:00 UTC (Retry-After); it is held by that gate.
+    - Its deadline is 14:01:00 UTC: what has not arrived by then is given up.
+    > Wait: all that goes to this endpoint waits as long as it asked for.
+    ");
+}
+
+#[test]
+fn the_next_step_is_one_that_can_be_taken() {
+    let dead = || Case::due(0).attempted(0).failed(1, answered(404)).dead(1, DeadReason::Refused, true);
+    let hold = |hold| move |case: &mut Case| case.endpoint.hold = Some(hold);
+    let removed = Hold::Removed { reason: "they left".into(), at: at(2) };
+    let gone = Hold::Disabled { reason: DisabledReason::Gone, at: at(2) };
+    let failing = Hold::Disabled { reason: DisabledReason::Failing { since: at(0) }, at: at(2) };
+    for (hold, step) in [
+        (
+            hold(removed),
+            "If it is wanted elsewhere, send the event under a new id to that endpoint alone (`endpoint_id`).",
+        ),
+        (
+            hold(gone),
+            "Ask its owner whether the URL is right, then resume the endpoint and replay the event.",
+        ),
+        (hold(failing), "Ask its owner to mend it, then resume the endpoint and replay the event."),
+    ] {
+        assert_eq!(dead().with(hold).explained().next_step, step);
+    }
+    // A try that a gate holds is not told as one that may be hurried.
+    let gated = Case::due(0).attempted(0).failed(1, answered(503)).rescheduled(1, 300);
+    let gated = gated.with(|case| case.lane.gate_until = at(300)).asked(5);
+    insta::assert_snapshot!(gated.picture(), @"
+    Not yet. Attempt 1 of 6 failed: hooks.customer.example answered HTTP 503 after 1.2 s. Next try in 5 min (14:05:00 UTC).
+    - hooks.customer.example asked to be left alone until 14:05:00 UTC (Retry-After); it is held by that gate.
+    - The rule `ledger: 503` says to try again.
+    > Wait: all that goes to this endpoint waits as long as it asked for.
     ");
 }

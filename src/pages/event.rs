@@ -18,6 +18,7 @@ use crate::api::deliveries;
 use crate::api::endpoints::REASON_CHARS_MAX;
 use crate::api::events::{ScopeWord, Wish, replay_of};
 use crate::api::form::Form;
+use crate::api::policies::as_of;
 use crate::api::problem::Problem;
 use crate::api::query::Params;
 
@@ -47,11 +48,7 @@ impl Asked {
 fn moment_of(text: &str) -> Result<Timestamp, String> {
     let wrong = || "a time is wanted, as 2026-11-30T09:14:02Z".to_owned();
     let text = text.replace(' ', "+");
-    let stamp: jiff::Timestamp = text.parse().or_else(|_| format!("{text}Z").parse()).map_err(|_| wrong())?;
-    // A moment without parts of a second means all of it.
-    let whole = !text.contains('.');
-    let millis = u64::try_from(stamp.as_millisecond()).map_err(|_| wrong())?;
-    Ok(Timestamp(if whole { millis + 999 } else { millis }))
+    as_of(&text).or_else(|| as_of(&format!("{text}Z"))).ok_or_else(wrong)
 }
 
 pub(super) async fn show(

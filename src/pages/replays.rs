@@ -197,7 +197,7 @@ pub(super) async fn create(viewer: Viewer, mut form: Form) -> Result<Response, P
 pub(super) async fn show(viewer: Viewer, Path(text): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let account = account_of(&viewer.api, &uri)?;
     let row = shown(&viewer.api, text, account).await?;
-    let begun = row.replayed + row.skipped;
+    let begun = row.replayed;
     let part = |n: u64| (n * 1_000 / row.planned.max(1)).min(1_000);
     let (delivered, dead) = (part(row.delivered), part(row.dead));
     let body = html! {

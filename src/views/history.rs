@@ -22,9 +22,10 @@ use super::paging::{Page, Place};
 use super::query::{SCAN_MAX, type_matches};
 use crate::log::{self, Order, codec};
 
-/// What a row counts that lies elsewhere than the one before, in rows that are read in order. Chosen, not measured: a
-/// look-up finds its own block and decodes it, the next row of a table lies in the one at hand.
-pub(super) const LOOKUP_COST: usize = 8;
+/// What a row counts that lies elsewhere than the one before, in rows that are read in order: a look-up finds its own
+/// block and decodes it, the next row of a table lies in the one at hand. In a store of 5 M deliveries, 5 to 7 µs
+/// against 1.3 to 1.8 µs.
+pub(super) const LOOKUP_COST: usize = 4;
 
 /// Rows of other tables that a page looks up.
 pub const LOOKUPS_MAX: usize = SCAN_MAX / LOOKUP_COST;

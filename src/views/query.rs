@@ -30,7 +30,7 @@ use crate::ids::IdCodec;
 use crate::log::{self, Body, BodySlot, Order, Snapshot, Space, codec};
 
 /// Rows that a page without an index looks through.
-pub const SCAN_MAX: usize = 20_000;
+pub const SCAN_MAX: usize = 10_000;
 
 /// Facts that the story of one delivery shows; a delivery has at most a few hundred.
 pub const STORY_MAX: usize = 10_000;

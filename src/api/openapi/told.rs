@@ -68,6 +68,8 @@ pub(super) struct AcceptedWithStatus {
 #[derive(ToSchema)]
 pub(super) struct Replayed {
     deliveries: Vec<DeliveryRef>,
+    /// Why others of the event got none.
+    refused: Option<Vec<String>>,
 }
 
 /// The attempts of a delivery, oldest first.
