@@ -124,19 +124,19 @@ fn of_now(
 fn of_account(view: &View<'_>, id: String, account_id: AccountId) -> Result<ExplainOut, Problem> {
     let row = accounts::known(view, account_id)?;
     let counts = view.counts(Some(account_id))?;
+    let endpoints = view.endpoints(account_id)?.iter().filter(|(_, endpoint)| !endpoint.removed()).count();
     let explanation = Explanation {
         sentence: format!(
-            "Of {} deliveries of {}, {} are delivered, {} wait, {} are in flight, {} are dead and {} were \
-             cancelled.",
-            counts.enqueued,
+            "Deliveries of {}: {} in all, of which delivered {}, waiting {}, in flight {}, dead {}, cancelled {}.",
             row.settings.name,
+            counts.enqueued,
             counts.delivered,
             counts.pending,
             counts.in_flight,
             counts.dead,
             counts.cancelled
         ),
-        reasons: vec![format!("{} endpoints belong to it.", view.endpoints(account_id)?.len())],
+        reasons: vec![format!("Endpoints of it: {endpoints}.")],
         next_step: if counts.dead > 0 { "Look at the dead ones." } else { "Nothing to do." }.into(),
     };
     Ok(ExplainOut { id, kind: "account", account_id, explanation, as_of: None, deliveries: Vec::new() })

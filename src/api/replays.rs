@@ -472,13 +472,17 @@ fn warnings(filter: &BulkFilter, rate: u32, plan: &Plan) -> Vec<String> {
     for (endpoint, (group, count)) in by_endpoint {
         match &group.hold {
             Some(Hold::Paused { .. }) => {
-                warnings.push(format!("{endpoint} is paused: its {count} wait until it is resumed."));
+                warnings.push(format!(
+                    "{endpoint} is paused: what is of it ({count}) waits until it is resumed."
+                ));
             }
             Some(Hold::Disabled { .. }) => {
-                warnings.push(format!("{endpoint} is disabled: its {count} are skipped. Resume it first."));
+                warnings.push(format!(
+                    "{endpoint} is disabled: what is of it ({count}) is skipped. Resume it first."
+                ));
             }
             Some(Hold::Removed { .. }) => {
-                warnings.push(format!("{endpoint} was removed: its {count} are skipped."));
+                warnings.push(format!("{endpoint} was removed: what is of it ({count}) is skipped."));
             }
             None => {}
         }

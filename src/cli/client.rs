@@ -575,7 +575,9 @@ mod tests {
         assert_eq!(exit(410, "{}"), Exit::NotFound);
         assert_eq!(exit(401, ""), Exit::NotAllowed);
         assert_eq!(exit(422, r#"{"code":"event-id-reused"}"#), Exit::Conflict);
-        assert_eq!(exit(422, r#"{"code":"invalid"}"#), Exit::Failed);
+        assert_eq!(exit(422, r#"{"code":"invalid"}"#), Exit::Usage);
+        assert_eq!(exit(400, "{}"), Exit::Usage);
+        assert_eq!(exit(429, "{}"), Exit::Failed);
         assert_eq!(exit(507, "{}"), Exit::NoRoom);
         let shown = problem(StatusCode::NOT_FOUND, br#"{"detail":"no\u001b[2J such event"}"#);
         assert_eq!(shown.text, "no␛[2J such event");

@@ -58,6 +58,10 @@ pub async fn run(args: Args, client: &Client, out: &mut Output) -> Result<Exit, 
     if hidden > 0 {
         out.hint(format!("{hidden} more deliveries; explain one of them by its id"));
     }
+    let open = |delivery: &Delivery| ["pending", "in_flight"].contains(&delivery.status.as_str());
+    if client.stopped() && at.is_none() && explanation.deliveries.iter().any(open) {
+        out.hint("no server runs on this store: nothing of it is sent until one is started");
+    }
     if !explanation.next_step.is_empty() {
         out.line("")?;
         out.line(escape(&explanation.next_step))?;

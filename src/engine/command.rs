@@ -538,9 +538,9 @@ fn nothing_to_replay(statuses: &[Status]) -> String {
     } else if statuses.contains(&Status::InFlight) {
         "wait for the attempt in flight"
     } else if statuses.contains(&Status::Delivered) {
-        "use scope=all to send delivered ones again"
+        "say that all are meant (scope `all`, `--all`) to send delivered ones again"
     } else {
-        "what was cancelled stays so; send the event again under a new id"
+        "what was cancelled stays so; send the event to that endpoint alone, under a new id"
     };
     format!("nothing is dead here ({}); {hint}", words.join(", "))
 }

@@ -75,7 +75,7 @@ fn strip(seen: &Overview) -> Markup {
             (toned("Backlog", &count(counts.pending), &format!("{} in flight", count(counts.in_flight)), "off"))
             (toned("Success", &ratio(hour.delivered, hour.attempts()), &since, good))
             (toned("p95 of an attempt", &p95, &since, "off"))
-            (toned("Dead today", &count(dead), &format!("{} in all", count(counts.dead)), if dead > 0 { "bad" } else { "good" }))
+            (toned("Dead today", &count(dead), &format!("{} dead now", count(counts.dead)), if dead > 0 { "bad" } else { "good" }))
         }
     }
 }

@@ -115,6 +115,9 @@ pub(super) struct TimelineEntry {
     #[schema(nullable = false, format = DateTime)]
     due_at: Option<String>,
     max_tries: Option<u32>,
+    /// Until when a try may start.
+    #[schema(format = DateTime)]
+    expire_at: Option<String>,
     #[schema(nullable = false)]
     late: Option<bool>,
     replay_id: Option<String>,
